@@ -21,8 +21,8 @@ pub struct Shape {
 impl Shape {
     /// Returns the row of the position table for each token of a sequence.
     ///
-    /// If `first_position` is not 0 (RoBERTa), the padding id is `first_position - 1`. Padding tokens use this row and
-    /// are not counted.
+    /// If `first_position` is not 0 (RoBERTa), tokens with the id `first_position - 1` are padding. They use the row
+    /// with this number and are not counted.
     pub fn positions(&self, ids: &[u32]) -> impl Iterator<Item = usize> {
         let padding = self.first_position.checked_sub(1);
         let mut next = self.first_position;

@@ -58,8 +58,7 @@ impl Packed {
         }
     }
 
-    /// Returns the number format of the AMX tiles ("squares") in products of this precision; `None` if they use
-    /// vectors.
+    /// Returns the format of AMX tiles ("squares") for products of this precision; `None` if they use vectors.
     pub fn squared<S: Simd>(precision: Precision) -> Option<Squared> {
         let squared = match precision {
             Precision::F32 => Squared::Thirds,

@@ -142,8 +142,7 @@ impl Team {
         while self.take_part() {}
     }
 
-    /// Tries to take a free part and to compute it. Returns `false` if no part was free, else `true`, even if another
-    /// thread was faster.
+    /// Tries to take and compute a part. Returns `false` only if no part was free, not if another thread was faster.
     fn take_part(&self) -> bool {
         let old = self.ticket.load(Ordering::Acquire);
         let ticket = Ticket::unpack(old);

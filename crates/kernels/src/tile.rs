@@ -12,8 +12,7 @@ use crate::{
 
 /// Epilogue of a product: converts a complete sum to the output value.
 pub(super) trait Epilogue<S: Simd>: Copy {
-    /// Converts the sums of one vector. `row` and `column` count from the row and column for which the epilogue was
-    /// created.
+    /// Converts the sums of one vector. `row` and `column` count from the place that the epilogue was created for.
     unsafe fn apply(self, sum: S::F32, row: usize, column: usize) -> S::F32;
 }
 

@@ -67,16 +67,14 @@ impl Quantizer {
     }
 }
 
-/// Returns a sample of numbers, evenly spread over the indices below `count`. `number(index)` returns the number at an
-/// index.
+/// Returns the numbers at evenly spread indices below `count`. `number` returns the number at an index.
 pub(crate) fn sample_evenly(count: usize, number: impl FnMut(usize) -> f32) -> Vec<f32> {
     // With an odd step, the sample covers all dimensions if their number is a power of two.
     let step = (count / SAMPLE).max(1) | 1;
     (0..count).step_by(step).map(number).collect()
 }
 
-/// Returns the quantile `within` of the absolute values. If this quantile is 0, returns the largest absolute value.
-/// Without numbers, returns 0.
+/// Returns the quantile `within` of the absolute values. If it is 0, returns the largest; without numbers, 0.
 pub(crate) fn range(mut numbers: Vec<f32>, within: f64) -> f32 {
     if numbers.is_empty() {
         return 0.0;

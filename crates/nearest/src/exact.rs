@@ -38,7 +38,6 @@ impl Scorer {
     }
 }
 
-/// Task that scores a vector against a query of the same length.
 struct One<'a> {
     metric: Metric,
     query: &'a [f32],

@@ -53,8 +53,7 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    /// Returns all kinds of sections in the order of their numbers in the file, from 1. `level` is the level of the
-    /// links.
+    /// Returns all kinds of sections in the order of their numbers, from 1. `level` is the level of the links.
     fn all(level: u32) -> [Kind; 8] {
         use Kind::*;
         [Codes, Originals, Links(level), Norms, Starts, Rows, Checks, Nibbles]
@@ -86,7 +85,6 @@ impl Kind {
     }
 }
 
-/// Section of a graph file: its kind and its byte range.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Section {
     pub(crate) kind: Kind,
@@ -144,8 +142,7 @@ impl Header {
         page
     }
 
-    /// Parses and checks the header in `page`. `file` is the size of the file in bytes. The error is a message for
-    /// users.
+    /// Parses and checks a header. `file` is the size of the file in bytes. The error is a message for users.
     pub(crate) fn read(page: &[u8], file: usize) -> Result<Self, String> {
         if page.len() < HEADER_BYTES || !page.starts_with(MAGIC) {
             return Err("the file is not a graph file".to_owned());
@@ -193,8 +190,7 @@ pub(crate) struct Content<'a> {
     pub(crate) made: &'a BuildOutput,
 }
 
-/// Writes a graph file. The header at the start of the file is written last, because it contains a checksum of the
-/// checksums.
+/// Writes a graph file. The header is written last, because it contains a checksum of the checksums.
 pub(crate) fn write(content: &Content, out: &mut (impl Write + Seek)) -> io::Result<()> {
     out.write_all(&[0; HEADER_BYTES])?;
     let mut checked = ChecksumWriter { out: &mut *out, sums: Checksums::default() };

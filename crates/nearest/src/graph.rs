@@ -123,11 +123,9 @@ pub(crate) fn reachable(graph: &Graph) -> usize {
     walk.reached.iter().filter(|r| **r).count()
 }
 
-/// State of a traversal of level 0.
 struct Traversal {
     reached: Vec<bool>,
-    /// For each list entry, whether the traversal first reached the entry's neighbor through it. These entries form a
-    /// spanning tree.
+    /// For each list entry, whether the traversal first reached a node through it. These entries form a spanning tree.
     needed: Vec<bool>,
     /// Reached nodes whose neighbors have not been visited yet.
     waiting: Vec<u32>,

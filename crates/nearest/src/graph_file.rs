@@ -15,8 +15,7 @@ use crate::{
     nibbles::row_bytes,
 };
 
-/// Read-only graph file: memory-mapped, or copied to memory ([`GraphFile::from_bytes`]). All processes that map the
-/// same file share its memory.
+/// Read-only graph file, memory-mapped or in memory. All processes that map the same file share its memory.
 pub struct GraphFile {
     bytes: Bytes,
     name: std::path::PathBuf,
@@ -135,8 +134,7 @@ impl GraphFile {
         damaged(&self.name, what)
     }
 
-    /// Verifies all checksums. The error names the first damaged block and its section, unless the checksums are
-    /// damaged.
+    /// Verifies all checksums. The error names the first damaged block and its section, or the checksums.
     pub fn verify(&self) -> Result<()> {
         let checks = &self.bytes.all()[self.checks.clone()];
         if crc32fast::hash(checks) != self.header.checks {
@@ -175,7 +173,7 @@ impl GraphFile {
         self.header.nodes
     }
 
-    /// Returns the rows of a node; empty if the node does not exist.
+    /// Returns the rows of a node, as given to [`Points::push`](crate::Points::push). An unknown node has no rows.
     pub fn rows(&self, node: u32) -> &[u32] {
         let starts = self.numbers(&self.starts);
         let at = |n: usize| starts.get(n).map(|s| *s as usize);
@@ -183,8 +181,7 @@ impl GraphFile {
         self.numbers(&self.rows).get(from..to).unwrap_or(&[])
     }
 
-    /// Returns the original vector of a node, normalized if the metric is the cosine. Panics if the node does not
-    /// exist.
+    /// Returns the original vector of a node; for the cosine, normalized. Panics if the node does not exist.
     pub fn vector(&self, node: u32) -> Vec<f32> {
         let dim = self.header.dim;
         match self.originals() {

@@ -83,7 +83,6 @@ impl Nibbles {
     }
 }
 
-/// Evenly spread sample of the points.
 struct Sample {
     dim: usize,
     vectors: Vec<f32>,

@@ -53,8 +53,7 @@ impl Default for SearchOptions<'_> {
 /// Method that finds candidates.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SearchMethod {
-    /// The other method that is estimated to be faster. If at most 256 nodes are allowed, all of them are scored
-    /// exactly.
+    /// The faster of the other two methods, by estimate. If at most 256 nodes are allowed, all are scored exactly.
     Auto,
     /// Beam search in the graph.
     BeamSearch,
@@ -135,8 +134,8 @@ pub struct Scratch {
 impl GraphFile {
     /// Replaces `out` with the nodes nearest to a query, the best first. For the cosine, a zero query has no hits.
     ///
-    /// Returns an error if the query has the wrong length or a number that is not finite. Also returns an error if the
-    /// filter is for a graph with a different number of nodes.
+    /// Returns an error for a query of the wrong length or with a number that is not finite. Returns an error for a
+    /// filter of a graph with a different number of nodes.
     pub fn search(
         &self,
         query: &[f32],
@@ -292,16 +291,13 @@ pub struct Recall {
     pub queries: usize,
 }
 
-/// Number of queries per exact scan. With up to 512 dimensions, the query vectors fit into a first-level cache of 32
-/// KiB.
+/// Number of queries per exact scan. With up to 512 dimensions, the query vectors fit into an L1 cache of 32 KiB.
 const QUERIES_PER_SCAN: usize = 16;
 
 /// Measures the recall of a search, compared with an exact scan. The queries are at most `queries` vectors of the
-/// graph, spread evenly over all nodes. The query itself does not count as a hit. `filter` and `exact` in `options` are
-/// ignored.
+/// graph, spread evenly. The query itself does not count as a hit. Ignores `filter` and `exact` in `options`.
 ///
-/// If there is nothing to find, the recall is 1. If `progress` cancels the measurement, the result is
-/// [`Error::Interrupted`].
+/// If there is nothing to find, the recall is 1. If `progress` cancels, the result is [`Error::Interrupted`].
 pub fn measure(
     graph: &GraphFile,
     options: &SearchOptions,

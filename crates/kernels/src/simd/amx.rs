@@ -16,7 +16,7 @@ pub(crate) fn granted() -> bool {
     })
 }
 
-/// Returns the `edx` register of leaf 7 of `cpuid`.
+/// Returns the `edx` register of leaf 7 of `cpuid`, or 0 if the processor has no such leaf.
 fn extended_features() -> u32 {
     use std::arch::x86_64::{__cpuid, __cpuid_count};
     if __cpuid(0).eax < 7 { 0 } else { __cpuid_count(7, 0).edx }

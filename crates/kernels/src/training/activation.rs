@@ -1,4 +1,4 @@
-//! Activation functions: forward and backward pass, and their scalar versions without branches.
+//! Activation functions: forward and backward pass, computed element by element without branches.
 
 use crate::{
     math::{POWER, TAIL},

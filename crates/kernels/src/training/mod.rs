@@ -135,8 +135,7 @@ pub struct Dropout {
 }
 
 impl Dropout {
-    /// Creates dropout with a probability, which is limited to the range from 0 to 0.999. The key is the random seed of
-    /// the mask.
+    /// Creates dropout with a probability, clamped to the range 0 to 0.999. The key is the random seed of the mask.
     pub fn new(probability: f32, key: u64) -> Self {
         let probability = f64::from(probability.clamp(0.0, 0.999));
         Dropout {

@@ -97,7 +97,7 @@ impl Distance<u8> for CodeDistance {
     }
 }
 
-/// Maximum number of rows that are not split into halves.
+/// Maximum number of rows in a group that is not split further.
 const SMALL: usize = 4;
 /// Number of random candidates for the second pole of a split; the candidate farthest from the first pole is chosen.
 const POLE_CANDIDATES: u64 = 16;
@@ -106,9 +106,8 @@ const PARALLEL: usize = 4096;
 
 /// Returns the rows of codes in an order in which near rows follow each other.
 ///
-/// The rows are split recursively into halves, by two distant rows, the poles. The first half has the smaller
-/// differences between the distance from the first pole and the distance from the second pole. The order does not
-/// depend on the number of threads.
+/// Splits the rows recursively into halves, sorted by the distance from one pole minus the distance from another pole.
+/// Poles are distant rows. The order does not depend on the number of threads.
 pub(super) fn locality_order(codes: &Codes) -> Vec<u32> {
     let mut rows: Vec<u32> = (0..codes.len() as u32).collect();
     halve(codes, &mut rows, &mut Vec::new(), 1);

@@ -100,8 +100,7 @@ pub(crate) struct BuildOutput {
     /// Point of each row of codes.
     pub(crate) order: Vec<u32>,
     pub(crate) codes: Codes,
-    /// 4-bit codes of the points in the same order; see [`Nibbles::if_accurate`]. If present, the file has them instead
-    /// of the 8-bit codes.
+    /// 4-bit codes, which replace the 8-bit codes in the file; `None` for L2, or if not accurate enough.
     pub(crate) nibbles: Option<Nibbles>,
     pub(crate) graph: Graph,
 }
@@ -157,8 +156,7 @@ pub enum Step {
     Measuring,
 }
 
-/// Receives progress reports of an operation and can cancel it. A closure of type `Fn() -> bool` serves as `stop`, and
-/// ignores the reports.
+/// Receives progress reports of an operation and can cancel it. A closure `Fn() -> bool` implements only `stop`.
 pub trait Progress: Sync {
     /// Returns whether to cancel the operation. Called often, possibly from several threads.
     fn stop(&self) -> bool;

@@ -15,8 +15,7 @@ use crate::{
     nibbles::{NibbleDistances, Nibbles},
 };
 
-/// The number of nodes in the graph, divided by this number, is the size of the next batch: at least 1, at most
-/// [`MAX_BATCH`].
+/// Number of nodes in the graph for each node of the next batch. A batch has from 1 to [`MAX_BATCH`] nodes.
 const BATCH_DIVISOR: usize = 50;
 const MAX_BATCH: usize = 4_000;
 
@@ -74,7 +73,6 @@ struct NativeBuilder<'a> {
     ef: usize,
 }
 
-/// Buffers of a thread that inserts nodes.
 #[derive(Default)]
 struct Scratch {
     visited: Visited,
@@ -124,12 +122,10 @@ impl NativeBuilder<'_> {
         Lists { flat: &self.links[level].flat, width: self.links[level].width }
     }
 
-    /// Chooses at most `most` neighbors of a node from `candidates`, which are sorted by ascending distance. Skips a
-    /// candidate that is nearer to a chosen neighbor than to the node, so that the neighbors are in different
-    /// directions.
+    /// Chooses at most `most` neighbors of a node from `candidates`, which are sorted by distance. Skips a candidate
+    /// that is nearer to a chosen neighbor than to the node, so that neighbors are in different directions.
     ///
-    /// Distances computed from codes leave out the squared norm of the query. Here, the node is the query, and `own` is
-    /// its squared norm.
+    /// Distances from the node leave out its squared norm, which is `own`.
     #[inline(always)]
     fn choose<S: Distances>(&self, own: f32, candidates: &[Candidate], most: usize, chosen: &mut Vec<u32>) {
         chosen.clear();
@@ -198,7 +194,6 @@ impl NativeBuilder<'_> {
     }
 }
 
-/// Task that finds the neighbors of a new node on each of its levels.
 struct FindNeighbors<'a> {
     builder: &'a NativeBuilder<'a>,
     node: u32,
