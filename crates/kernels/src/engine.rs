@@ -22,7 +22,7 @@ use crate::{
 pub struct CpuEngine {
     precision: Precision,
     level: SimdLevel,
-    /// Faster levels that failed the self-test.
+    /// Levels faster than `level` that failed the self-test.
     failed: Vec<SimdLevel>,
     hidden: usize,
     embedder: Embedder,
@@ -180,7 +180,7 @@ impl CpuEngine {
     /// concatenated. Layers above the last requested one are not computed.
     ///
     /// Returns an error if a sequence is empty, too long, or has ids that are not in the embedding tables. Also returns
-    /// an error if a layer does not exist or the layers are not in ascending order.
+    /// an error if a layer does not exist, or if the layers are not in strictly ascending order.
     pub fn run(&self, batch: &Batch, layers: &[usize], take: &mut dyn FnMut(usize, &[f32])) -> Result<()> {
         for sequence in batch.sequences {
             self.embedder.check(sequence)?;
@@ -245,7 +245,7 @@ struct Extra {
     /// Name of the ids in error messages, such as `segment`.
     what: &'static str,
     table: Option<Table>,
-    /// Returns the ids of a sequence; `None` if all are 0.
+    /// Returns the ids of a sequence; `None` means that all ids are 0.
     of: fn(&Sequence) -> Option<&Vec<u32>>,
 }
 

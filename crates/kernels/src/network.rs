@@ -1,5 +1,5 @@
-//! Parameters of an encoder of the BERT family, and the batches of token sequences that are its input. Both are
-//! independent of the file format of a model.
+//! Parameters of encoders of the BERT family, and batches of token sequences, the input of an encoder. None of these
+//! types depends on the file format of a model.
 
 /// Sizes of a network, and the settings in which encoders of the BERT family differ.
 #[derive(Debug, Clone, PartialEq)]

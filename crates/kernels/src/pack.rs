@@ -49,7 +49,7 @@ pub(super) struct Packed {
 }
 
 impl Packed {
-    /// Returns the number of elements per 32-bit unit, unless the product uses AMX tiles.
+    /// Returns the number of elements per 32-bit unit in products that do not use AMX tiles.
     pub fn numbers_in_unit(precision: Precision) -> usize {
         match precision {
             Precision::F32 => 1,

@@ -66,8 +66,8 @@ impl Job<'_> {
         });
     }
 
-    /// Computes some blocks of a panel over some steps. If `kept` is true, `sums` has separate memory for each block,
-    /// so that later parts can continue the sums.
+    /// Computes the blocks and steps in `part` for its panel. If `kept` is true, `sums` has separate memory for each
+    /// block, so that later parts can continue the sums.
     unsafe fn part<S: Simd, F: Format<S::Base>, E: Epilogue<S::Base>>(
         &self,
         part: Part,

@@ -280,7 +280,7 @@ impl<N: NodeDistance> Task for ApproximateScan<'_, N> {
 struct Best<'a> {
     candidates: &'a mut Vec<Candidate>,
     keep: usize,
-    /// Distance of the farthest candidate after the last drop. Candidates that are not nearer are skipped.
+    /// Distance of the farthest candidate that the last drop kept. Candidates that are not nearer are skipped.
     worst: f32,
 }
 

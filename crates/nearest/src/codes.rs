@@ -95,7 +95,7 @@ pub(crate) fn stride(dim: usize) -> usize {
     dim.next_multiple_of(CODE_STEP)
 }
 
-/// Returns the scale at which `range` gets the largest code. Returns 1 if this scale is infinite, NaN or not positive.
+/// Returns the scale that maps `range` to the largest code. Returns 1 if this scale is infinite, NaN or not positive.
 pub(crate) fn scale(range: f32) -> f32 {
     let scale = LARGEST / range;
     if scale.is_finite() && scale > 0.0 { scale } else { 1.0 }

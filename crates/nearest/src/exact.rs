@@ -1,4 +1,4 @@
-//! Exact scores of vectors outside a graph and of graph nodes, computed without quantization.
+//! Exact scores of vectors outside a graph and of graph nodes, computed from vectors that are not quantized.
 
 use half::f16;
 

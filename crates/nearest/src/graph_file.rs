@@ -134,7 +134,7 @@ impl GraphFile {
         damaged(&self.name, what)
     }
 
-    /// Verifies all checksums. The error names the first damaged block and its section, or the checksums.
+    /// Verifies all checksums. An error names the first damaged block and its section, or the damaged checksums.
     pub fn verify(&self) -> Result<()> {
         let checks = &self.bytes.all()[self.checks.clone()];
         if crc32fast::hash(checks) != self.header.checks {

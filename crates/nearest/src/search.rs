@@ -50,7 +50,7 @@ impl Default for SearchOptions<'_> {
     }
 }
 
-/// Method that finds candidates.
+/// Method that finds the candidates for exact scoring.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SearchMethod {
     /// The faster of the other two methods, by estimate. If at most 256 nodes are allowed, all are scored exactly.

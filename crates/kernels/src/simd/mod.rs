@@ -170,7 +170,7 @@ pub(super) trait Simd: Copy + Send + Sync + 'static {
     /// True if products use squares (AMX tiles), with [`Simd::squares`].
     const SQUARES: bool;
 
-    /// Prepares the thread for calls of [`Simd::squares`]; [`Simd::end_squares`] ends them.
+    /// Prepares the thread for [`Simd::squares`]. The caller must call [`Simd::end_squares`] afterwards.
     unsafe fn begin_squares();
     /// Releases the resources that [`Simd::begin_squares`] acquired.
     unsafe fn end_squares();

@@ -39,7 +39,8 @@ impl AddNorm<'_> {
     }
 }
 
-/// Writes the layer norm of `x + dropout(y)` to `out`, row by row. `first` is the index of the first row in the mask.
+/// Writes the layer norm of `x + dropout(y)` to `out`, row by row. `first` is the first row's index in the dropout
+/// mask.
 pub fn add_norm(norm: &AddNorm, first: usize, x: &[f32], y: &[f32], out: &mut [f32]) {
     let width = norm.weight.len();
     assert!(norm.bias.len() == width && out.len() == x.len() && y.len() == x.len());
