@@ -48,7 +48,7 @@ struct Ticket {
 }
 
 impl Ticket {
-    /// Signals that the batch is done.
+    /// Packed ticket that tells the helpers that the batch is done.
     const OVER: u64 = u64::MAX;
 
     fn pack(self) -> u64 {

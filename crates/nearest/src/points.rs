@@ -17,8 +17,8 @@ pub enum VectorFormat {
     F16,
 }
 
-/// Vectors for a graph. A row is the number that the caller gives to a vector. Equal vectors become one point with many
-/// rows. For the cosine, vectors are compared after normalization.
+/// Vectors for a graph. A row is the number that the caller gives to a vector. Equal vectors become one point with
+/// several rows. For the cosine, vectors are compared after normalization.
 ///
 /// All vectors have the same number of dimensions, and their numbers are finite. Vectors are borrowed, so vectors in a
 /// memory-mapped file are not copied. For the cosine, a vector is normalized on each use.
@@ -28,7 +28,7 @@ pub struct Points<'a> {
     vectors: Vec<&'a [f32]>,
     /// Pairs of a point and one of its rows, in the order of the calls of `push`.
     rows: Vec<(u32, u32)>,
-    /// Last added point for each hash.
+    /// For each hash of a vector, the last added point.
     seen: HashMap<u64, u32>,
     /// For each point, the previous point with the same hash, or [`NONE`].
     before: Vec<u32>,
@@ -185,7 +185,7 @@ fn hash(vector: &[f32]) -> u64 {
 pub enum Metric {
     /// Cosine similarity. Vectors are normalized to length 1. Zero vectors have no direction and are left out.
     Cosine,
-    /// Inner product. Vectors with a large norm score high against everything.
+    /// Inner product. Scores are proportional to the norms of the vectors.
     InnerProduct,
     /// Euclidean distance. The score is the negated distance.
     L2,

@@ -40,7 +40,7 @@ pub struct SearchOptions<'a> {
     pub filter: Option<&'a NodeSet>,
     /// Whether to score all allowed nodes exactly, instead of finding candidates first.
     pub exact: bool,
-    /// Method that finds candidates. Only benchmarks set it.
+    /// Method that finds candidates. Only benchmarks and tests set it.
     pub method: SearchMethod,
 }
 
