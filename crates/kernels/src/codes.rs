@@ -89,13 +89,13 @@ struct Layout {
     row: usize,
     /// Elements per unit.
     in_unit: usize,
-    /// True if the layout is that of squares: the lines (64-byte blocks) of 16 rows are interleaved.
+    /// True if the layout is that of squares (AMX tiles): the lines (64-byte blocks) of 16 rows are interleaved.
     squares: bool,
     /// Binary logarithm of the number of elements per line.
     line: u32,
     /// Stride between the lines of a row, in elements.
     next_line: usize,
-    /// Stride between planes, in elements.
+    /// Stride between the planes of an element (see [`Squared::planes`]), in elements.
     next_plane: usize,
     /// True if rows contain padding.
     gaps: bool,
@@ -123,7 +123,7 @@ impl Layout {
         }
     }
 
-    /// Returns the number of units in `rows` rows. Squares are read as a whole. Rows after the last row may hold
+    /// Returns the number of units in `rows` rows, rounded up to whole squares (AMX tiles). The added rows may hold
     /// arbitrary data, because their results are not used.
     fn units(&self, rows: usize) -> usize {
         self.row * if self.squares { rows.next_multiple_of(SIDE) } else { rows }
@@ -230,7 +230,7 @@ impl<S: Simd> Kernel<S> for ToInt8<'_> {
     }
 }
 
-/// Kernel that approximates each element by a sum of `N` bf16 values, as closely as possible.
+/// Kernel that splits each element into `N` bf16 values: the rounded element, the rounded remainder, and so on.
 struct ToBf16<'a, const N: usize> {
     from: Source<'a>,
     codes: &'a mut [u16],

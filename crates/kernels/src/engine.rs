@@ -22,13 +22,13 @@ use crate::{
 pub struct CpuEngine {
     precision: Precision,
     level: SimdLevel,
-    /// Faster levels that failed the self-test.
+    /// Levels faster than `level` that failed the self-test.
     failed: Vec<SimdLevel>,
     hidden: usize,
     embedder: Embedder,
     norm: PaddedNorm,
     layers: Vec<PackedLayer>,
-    /// Number of multiplications per token in the largest step.
+    /// Number of multiplications per token in the largest matrix product.
     largest_step: usize,
     /// Pool of workspaces that are not in use.
     workspaces: Mutex<Vec<Workspace>>,
@@ -37,7 +37,7 @@ pub struct CpuEngine {
 impl CpuEngine {
     /// Packs the weights of a network for a precision and a SIMD level.
     ///
-    /// Returns an error for f16, for an unsupported SIMD level, and for a network with inconsistent sizes.
+    /// Returns an error for f16, for an unknown or unsupported SIMD level, and for a network with inconsistent sizes.
     pub fn new(network: &Network, precision: Precision, simd: SimdChoice) -> Result<Self> {
         if precision == Precision::F16 {
             return Err(f16_error());
@@ -77,7 +77,7 @@ impl CpuEngine {
 
     /// Returns the fastest 16-bit precision: bf16 if the processor multiplies it faster than f32, else int16.
     ///
-    /// Returns an error if the processor does not support the requested SIMD level.
+    /// Returns an error if the requested SIMD level is unknown or the processor does not support it.
     pub fn best_of_16_bits(simd: SimdChoice) -> Result<Precision> {
         let level = simd.requested()?.unwrap_or_else(|| precision::best_verified().0);
         Ok(if level.bf16_is_fast() { Precision::Bf16 } else { Precision::Int16 })
@@ -180,7 +180,7 @@ impl CpuEngine {
     /// concatenated. Layers above the last requested one are not computed.
     ///
     /// Returns an error if a sequence is empty, too long, or has ids that are not in the embedding tables. Also returns
-    /// an error if a layer does not exist or the layers are not in ascending order.
+    /// an error if a layer does not exist, or if the layers are not in strictly ascending order.
     pub fn run(&self, batch: &Batch, layers: &[usize], take: &mut dyn FnMut(usize, &[f32])) -> Result<()> {
         for sequence in batch.sequences {
             self.embedder.check(sequence)?;
@@ -242,10 +242,10 @@ pub(super) struct Embedder {
 
 /// An optional embedding table, and the ids of a sequence that select its rows.
 struct Extra {
-    /// Name of the ids in error messages, such as `token`.
+    /// Name of the ids in error messages, such as `segment`.
     what: &'static str,
     table: Option<Table>,
-    /// Returns the ids of a sequence; `None` if all are 0.
+    /// Returns the ids of a sequence; `None` means that all ids are 0.
     of: fn(&Sequence) -> Option<&Vec<u32>>,
 }
 

@@ -9,7 +9,7 @@ pub(super) trait Format<S: Simd>: 'static {
 
     /// Rows of a tile.
     const ROWS: usize = S::ROWS;
-    /// Number of units of each row per block. With this limit, a panel fits into the first-level cache.
+    /// Maximum number of units of a column per block. With this limit, a panel of columns fits into the L1 cache.
     const DEPTH: usize = 384;
     /// Number of units that one step reads from each row of the left operand.
     const LEFT: usize = 1;

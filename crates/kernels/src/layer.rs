@@ -43,7 +43,7 @@ pub(super) struct Workspace {
     heads: Vec<HeadWorkspace>,
 }
 
-/// Pads the parameters of a layer norm with zeros.
+/// Pads the parameters of a layer norm with zeros to a multiple of [`GRAIN`].
 pub(super) fn padded_norm(norm: &Norm, shape: &Shape) -> PaddedNorm {
     let fill = |numbers: &[f32]| {
         let mut numbers = numbers.to_vec();

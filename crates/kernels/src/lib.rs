@@ -1,13 +1,13 @@
 //! CPU kernels of turnwise: transformer inference, operations for training ([`training`]) and vector distances
 //! ([`distances`]).
 //!
-//! A [`Network`] holds the parameters of an encoder. A [`CpuEngine`] runs it over a [`Batch`] of token ids. The
-//! tokens of a batch are concatenated without padding. Every linear layer is one matrix product (GEMM) over all
-//! tokens of the batch (`product`). Attention runs for each sequence separately.
+//! A [`Network`] holds the parameters of an encoder. A [`CpuEngine`] runs it over a [`Batch`] of token ids. The tokens
+//! of a batch are concatenated without padding. A linear layer is a matrix product (GEMM) over the tokens of all
+//! sequences (`product`). Attention runs for each sequence separately.
 //!
 //! When a network is loaded, its weights are converted to the chosen precision and packed in the order in which the
 //! kernels read them (`pack`). Each kernel is written once, generic over `simd::Simd`, and is compiled for every SIMD
-//! level. The level is chosen at run time. A level is used only after its results have been verified (`precision`).
+//! level. The level is chosen at run time: by default, the fastest level that passes a self-test (`precision`).
 //!
 //! The kernels are a separate crate to keep builds fast: they take most of the compile time and seldom change.
 //!

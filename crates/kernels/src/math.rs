@@ -1,4 +1,4 @@
-//! Activation functions and the exponential, on whole vectors.
+//! Activation functions and the exponential function, computed for all lanes of SIMD vectors.
 
 use crate::{network::Activation, simd::Simd};
 
@@ -49,7 +49,7 @@ fn each<V: Copy, const W: usize>(x: [V; W], f: impl Fn(V) -> V) -> [V; W] {
     y
 }
 
-/// Applies `f` to each pair of corresponding vectors.
+/// Applies `f` to each pair of a vector of `x` and the corresponding vector of `y`.
 #[inline(always)]
 fn both<V: Copy, const W: usize>(x: [V; W], y: [V; W], f: impl Fn(V, V) -> V) -> [V; W] {
     let mut z = x;
@@ -86,7 +86,8 @@ pub(super) unsafe fn exp<S: Simd, const W: usize>(x: [S::F32; W]) -> [S::F32; W]
     }
 }
 
-/// Computes GELU, `x·Φ(x)`, as `max(x, 0) - |x|·Φ(-|x|)`. This form loses no precision for large `|x|`.
+/// Computes GELU, `x·Φ(x)`, as `max(x, 0) - |x|·Φ(-|x|)`, where Φ is the standard normal distribution function. This
+/// form loses no precision for large `|x|`.
 #[inline(always)]
 unsafe fn gelu<S: Simd, const W: usize>(x: [S::F32; W]) -> [S::F32; W] {
     // SAFETY: called from within a kernel.

@@ -1,7 +1,7 @@
-//! Parameters of an encoder of the BERT family, and the batches of token sequences that are its input. Both are
-//! independent of the file format of a model.
+//! Parameters of encoders of the BERT family, and batches of token sequences, the input of an encoder. None of these
+//! types depends on the file format of a model.
 
-/// Sizes and variant of a network.
+/// Sizes of a network, and the settings in which encoders of the BERT family differ.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Shape {
     /// Width of a hidden state.
@@ -21,7 +21,8 @@ pub struct Shape {
 impl Shape {
     /// Returns the row of the position table for each token of a sequence.
     ///
-    /// If `first_position` is not 0 (RoBERTa), padding tokens use the row before `first_position` and are not counted.
+    /// If `first_position` is not 0 (RoBERTa), tokens with the id `first_position - 1` are padding. They use the row
+    /// with this number and are not counted.
     pub fn positions(&self, ids: &[u32]) -> impl Iterator<Item = usize> {
         let padding = self.first_position.checked_sub(1);
         let mut next = self.first_position;
@@ -126,7 +127,7 @@ pub struct Layer {
 /// Parameters of an encoder.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Network {
-    /// Sizes and variant.
+    /// Sizes and settings.
     pub shape: Shape,
     /// Embedding tables.
     pub embeddings: Embeddings,
@@ -227,7 +228,7 @@ pub struct Sequence {
 }
 
 impl Sequence {
-    /// Creates a sequence from the tokens of a plain text.
+    /// Creates a sequence from token ids. The other fields are `None`.
     pub fn new(ids: Vec<u32>) -> Self {
         Sequence { ids, ..Sequence::default() }
     }
@@ -246,10 +247,10 @@ impl Sequence {
 /// Sequences that the network processes in one call.
 #[derive(Debug, Clone, Copy)]
 pub struct Batch<'a> {
-    /// The sequences; none is empty.
+    /// The sequences. An empty sequence is an error when the batch is run.
     pub sequences: &'a [&'a Sequence],
-    /// Number of threads that share the work. If there are at least as many batches as threads, one thread per batch
-    /// is fastest. For a single query, use all threads.
+    /// Maximum number of threads that share the work. If there are at least as many batches as threads, one thread per
+    /// batch is fastest. For a single query, use all threads.
     pub threads: usize,
 }
 

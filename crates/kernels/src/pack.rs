@@ -32,7 +32,7 @@ pub(super) struct Packed {
     pub inputs: usize,
     /// Number of outputs, with padding.
     pub outputs: usize,
-    /// Columns per panel; the last panel may have fewer.
+    /// Number of columns in a panel, the columns that a kernel multiplies together. The last panel may have fewer.
     pub panel: usize,
     /// 32-bit units per column.
     pub depth: usize,
@@ -49,7 +49,7 @@ pub(super) struct Packed {
 }
 
 impl Packed {
-    /// Returns the number of elements per 32-bit unit.
+    /// Returns the number of elements per 32-bit unit in products that do not use AMX tiles.
     pub fn numbers_in_unit(precision: Precision) -> usize {
         match precision {
             Precision::F32 => 1,
@@ -58,7 +58,7 @@ impl Packed {
         }
     }
 
-    /// Number format of the AMX tiles ("squares") in products of this precision; `None` if they use vectors.
+    /// Returns the format of AMX tiles ("squares") for products of this precision; `None` if they use vectors.
     pub fn squared<S: Simd>(precision: Precision) -> Option<Squared> {
         let squared = match precision {
             Precision::F32 => Squared::Thirds,
@@ -69,7 +69,7 @@ impl Packed {
         S::SQUARES.then_some(squared)
     }
 
-    /// Packs `outputs` rows of `inputs` weights for the SIMD level of `S`.
+    /// Packs `outputs` rows of `inputs` weights for the SIMD level of `S`. Returns an error for f16.
     pub fn new<S: Simd>(
         precision: Precision,
         (inputs, outputs): (usize, usize),
@@ -164,7 +164,7 @@ impl Packed {
     }
 }
 
-/// Error for f16, which only GPUs support.
+/// Returns the error for f16, which only GPUs support.
 pub(super) fn f16_error() -> Error {
     Error::input("f16 is not supported on the CPU")
         .with_hint("use `bf16` or `int16`: both have 16 bits, and `int16` is more accurate")

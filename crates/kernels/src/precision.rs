@@ -1,8 +1,8 @@
 //! Choice of the numeric precision and of the SIMD level, and the self-test of the levels.
 //!
-//! Before a SIMD level is used for the first time, its results are compared with those of the portable level. The
-//! self-test runs a small network in every precision, which takes about a millisecond. A level that fails is not
-//! used, and `CpuEngine::describe` reports it.
+//! Before a SIMD level becomes the default, its results are compared with those of the portable level. The self-test
+//! runs a small network in every precision except f16, which takes about a millisecond. A level that fails is skipped,
+//! and `CpuEngine::describe` reports it.
 
 use std::{fmt, str::FromStr, sync::OnceLock};
 
@@ -22,7 +22,7 @@ pub enum Precision {
     Bf16,
     /// 16-bit floating point; GPUs only.
     F16,
-    /// 16-bit integers with a scale per token and per output. More accurate than bf16; as fast as int8 with AVX2.
+    /// 16-bit integers with a scale per token and per output. More accurate than bf16. With AVX2, as fast as int8.
     Int16,
     /// 8-bit integers with one scale per token and one per output.
     Int8,
@@ -150,9 +150,9 @@ impl SimdLevel {
         }
     }
 
-    /// Returns true if products in bf16 are faster than in f32. In measurements, bf16 took half as long as f32 on AMD
-    /// processors. On Intel processors without AMX, bf16 took 1.5 times as long as f32, because these processors
-    /// multiply no more bf16 elements per cycle.
+    /// Returns true if products in bf16 are faster than in f32. On AMD processors, bf16 takes half as long as f32. On
+    /// Intel processors without AMX, bf16 takes 1.5 times as long as f32, because they multiply no more bf16 than f32
+    /// elements per cycle.
     pub(crate) fn bf16_is_fast(self) -> bool {
         match self {
             #[cfg(target_arch = "x86_64")]
@@ -221,7 +221,7 @@ impl SimdChoice {
     }
 }
 
-/// Minimum cosine similarity to the portable f32 results, for each precision.
+/// For each precision, minimum cosine similarity of a hidden state to the portable f32 result in the self-test.
 const NEAR: [(Precision, f32); 4] = [
     (Precision::F32, 0.999_999),
     (Precision::Bf16, 0.999),
@@ -229,7 +229,7 @@ const NEAR: [(Precision, f32); 4] = [
     (Precision::Int8, 0.98),
 ];
 
-/// Returns the fastest level that passes the self-test, and all faster levels, which failed.
+/// Returns the fastest level that passes the self-test (portable always passes), and all faster levels, which failed.
 pub(super) fn best_verified() -> (SimdLevel, Vec<SimdLevel>) {
     static BEST: OnceLock<(SimdLevel, Vec<SimdLevel>)> = OnceLock::new();
     BEST.get_or_init(|| {
@@ -245,7 +245,7 @@ pub(super) fn best_verified() -> (SimdLevel, Vec<SimdLevel>) {
     .clone()
 }
 
-/// Returns true if a level agrees with the portable kernels in every precision.
+/// Runs the self-test: returns true if the results of a level agree with the portable f32 results.
 pub(super) fn agrees(level: SimdLevel) -> Result<bool> {
     // None of these sizes is a multiple of the tile or vector sizes, to test the remainders as well.
     let shape = Shape {

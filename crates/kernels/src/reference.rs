@@ -33,7 +33,7 @@ fn add(rows: &mut Rows, more: &Rows) {
     }
 }
 
-/// Error function: its power series for small `x`, its continued fraction for large `x`.
+/// Computes the error function: by a power series if `|x|` is below 3, else by a continued fraction.
 pub fn erf(x: f64) -> f64 {
     let a = x.abs();
     let value = if a < 3.0 {

@@ -1,9 +1,9 @@
-//! Shares the steps of one batch among threads.
+//! Shares the steps of one batch (matrix products and attention) among threads.
 //!
-//! A single query takes a few milliseconds and about thirty steps, and each step needs the complete result of the
-//! step before. Handing each step to rayon separately costs too much: with two threads, f32 gained little and int8
-//! got slower. Instead, the helper threads are woken once per batch. They poll for parts of steps until the batch is
-//! done. The leader computes the parts that no helper has taken, so it never waits for a helper that did not start.
+//! A single query takes a few milliseconds and about thirty steps, and each step needs the complete result of the step
+//! before. Handing each step to rayon separately costs too much: with two threads, f32 gains little and int8 gets
+//! slower. Instead, the helper threads are woken once per batch. They poll for parts of steps until the batch is done.
+//! The calling thread computes the parts that no helper has taken, so it never waits for a helper that did not start.
 
 use std::{
     cell::UnsafeCell,
@@ -12,7 +12,7 @@ use std::{
     sync::atomic::{AtomicU32, AtomicU64, Ordering},
 };
 
-/// Minimum number of multiplications in a part: about 5 microseconds.
+/// Minimum number of multiplications in a part. They take about 5 microseconds.
 const MIN_PART: usize = 1 << 18;
 
 /// Number of rows at which multiplying by a weight takes as long as loading the weight from memory. With fewer rows,
@@ -48,7 +48,7 @@ struct Ticket {
 }
 
 impl Ticket {
-    /// Signals that the batch is done.
+    /// Packed ticket that tells the helpers that the batch is done.
     const OVER: u64 = u64::MAX;
 
     fn pack(self) -> u64 {
@@ -142,7 +142,7 @@ impl Team {
         while self.take_part() {}
     }
 
-    /// Tries to take a free part and to compute it. Returns `false` if no part is free.
+    /// Tries to take and compute a part. Returns `false` only if no part was free, not if another thread was faster.
     fn take_part(&self) -> bool {
         let old = self.ticket.load(Ordering::Acquire);
         let ticket = Ticket::unpack(old);

@@ -18,8 +18,8 @@ const BLOCK: usize = 2 * SIDE;
 /// Bytes of the left operand per block. A block stays in the second-level cache.
 const LEFT_BLOCK: usize = 1024 * 1024;
 
-/// Number of rows that are multiplied by a panel before the next panel. The next panel is prefetched at the same
-/// time: with `ROWS` rows, a step takes as long as fetching [`LINES_AHEAD`] cache lines.
+/// Maximum number of rows that are multiplied by a panel of columns before the next panel. The next panel is prefetched
+/// at the same time: with `ROWS` rows, a step takes as long as fetching [`LINES_AHEAD`] cache lines.
 const ROWS: usize = 8 * BLOCK;
 
 thread_local! {
@@ -28,7 +28,7 @@ thread_local! {
 }
 
 impl Job<'_> {
-    /// Computes the columns of some panels.
+    /// Computes the output columns of some panels of the weights.
     ///
     /// # Safety
     ///
@@ -66,8 +66,8 @@ impl Job<'_> {
         });
     }
 
-    /// Computes some blocks of a panel over some steps. If `kept` is true, `sums` has separate memory for each block,
-    /// so that later parts can continue the sums.
+    /// Computes the blocks and steps in `part` for its panel. If `kept` is true, `sums` has separate memory for each
+    /// block, so that later parts can continue the sums.
     unsafe fn part<S: Simd, F: Format<S::Base>, E: Epilogue<S::Base>>(
         &self,
         part: Part,

@@ -12,7 +12,7 @@ use crate::{
 
 /// Epilogue of a product: converts a complete sum to the output value.
 pub(super) trait Epilogue<S: Simd>: Copy {
-    /// Converts the sums of one vector. `row` and `column` count from the start of the tile.
+    /// Converts the sums of one vector. `row` and `column` count from the place that the epilogue was created for.
     unsafe fn apply(self, sum: S::F32, row: usize, column: usize) -> S::F32;
 }
 
@@ -58,7 +58,7 @@ pub(super) struct Dequantize {
     /// Zero point of each row: the value that code 0 represents.
     pub lows: *const f32,
     pub columns: *const f32,
-    /// Sum of the weights of each column.
+    /// Sum of the dequantized weights of each column.
     pub weights: *const f32,
     pub bias: *const f32,
 }
@@ -207,9 +207,9 @@ impl<S: Simd> Kernel<S> for Activate {
 }
 
 impl Activate {
-    /// Activates `W` vectors. The number of the first vector, `from`, is counted over all rows. This is not a closure,
-    /// because a closure cannot be forced inline. Code that is not inlined is compiled without the processor's
-    /// features, and every intrinsic becomes a call.
+    /// Applies the activation function to `W` vectors. The number of the first vector, `from`, is counted over all
+    /// rows. This is not a closure, because a closure cannot be forced inline. Code that is not inlined is compiled
+    /// without the processor's features, and every intrinsic becomes a call.
     #[inline(always)]
     unsafe fn several<S: Simd, const W: usize>(&self, from: usize) {
         let in_row = self.columns / S::LANES;

@@ -1,5 +1,5 @@
-//! Finding candidates by quantized vectors: the beam search in a graph, which the builder uses too, and the approximate
-//! scan of all allowed nodes.
+//! Two ways to find candidates by quantized vectors: a beam search in the graph, and a scan of all allowed nodes. The
+//! native builder uses the beam search too.
 
 use std::cmp::Ordering;
 
@@ -11,7 +11,7 @@ use crate::{
 /// Bit in [`Candidate::node`] that marks a candidate whose neighbors have been visited.
 pub(crate) const EXPANDED: u32 = 1 << 31;
 
-/// Number of consecutive words that can be cleared in the time that one word at a random address takes.
+/// Number of consecutive words that can be cleared in the time of clearing one word at a random address.
 const CLEARED_PER_WORD: usize = 8;
 
 /// Visited node with its distance from the query.
@@ -106,7 +106,7 @@ pub(crate) struct Lists<'a> {
 }
 
 impl<'a> Lists<'a> {
-    /// Returns the list of a node; empty if the node is not on this level.
+    /// Returns the list of a node, with its unused entries. Returns an empty list if the node is not on this level.
     #[inline(always)]
     pub(crate) fn of(self, node: u32) -> &'a [u32] {
         self.flat.get(node as usize * self.width..(node as usize + 1) * self.width).unwrap_or(&[])
@@ -119,8 +119,8 @@ impl<'a> Lists<'a> {
     }
 }
 
-/// Greedy search on one level: starts at `at`, and moves to the nearest neighbor until no neighbor is nearer. `nodes` is
-/// the number of nodes.
+/// Greedy search on one level: starts at `at`, moves to the neighbor nearest to the query, and stops if no neighbor is
+/// nearer. Returns the last node. `nodes` is the number of nodes.
 ///
 /// # Safety
 ///
@@ -155,7 +155,7 @@ pub(crate) unsafe fn descend<S: Distances>(
 }
 
 /// Beam search on one level: expands the nearest unexpanded candidate by visiting its neighbors, until all candidates
-/// are expanded. At the end, `candidates` holds the nearest `ef` visited nodes, the nearest first.
+/// are expanded. At the end, `candidates` holds the nearest visited nodes, at most `ef`, the nearest first.
 ///
 /// # Safety
 ///
@@ -233,7 +233,7 @@ pub(crate) unsafe fn walk<S: Distances>(
 /// Number of nodes to prefetch ahead in a scan with a filter.
 const AHEAD: usize = 8;
 
-/// Task that finds the nearest `keep` allowed nodes by comparing all of them.
+/// Task that finds the `keep` nearest allowed nodes by computing the distances of all allowed nodes.
 pub(crate) struct ApproximateScan<'a, N> {
     pub(crate) distances: N,
     pub(crate) nodes: usize,
@@ -280,7 +280,7 @@ impl<N: NodeDistance> Task for ApproximateScan<'_, N> {
 struct Best<'a> {
     candidates: &'a mut Vec<Candidate>,
     keep: usize,
-    /// Distance of the last kept candidate; candidates that are not nearer are skipped.
+    /// Distance of the farthest candidate that the last drop kept. Candidates that are not nearer are skipped.
     worst: f32,
 }
 

@@ -10,7 +10,7 @@ use crate::{
 
 /// Largest signed code. The smallest is its negative.
 const LARGEST: f32 = 127.0;
-/// Fraction of all numbers within the range of the codes. The others are clipped, so that the codes are finer.
+/// Fraction of the vectors' numbers that are not clipped. Clipping the largest numbers makes the codes finer.
 const WITHIN: f64 = 0.9998;
 const SAMPLE: usize = 2_000_000;
 
@@ -31,15 +31,15 @@ impl Quantizer {
         Quantizer { scale: scale(query.iter().fold(0.0, |most, v| v.abs().max(most))) }
     }
 
-    /// Writes the codes of a vector as signed numbers to `out`, padded with zeros to the length of a row.
+    /// Replaces `out` with the signed codes of a vector, padded with zeros to a multiple of 64.
     pub(crate) fn signed(self, vector: &[f32], out: &mut Vec<i8>) {
         out.clear();
         out.extend(vector.iter().map(|v| self.code(*v)));
         out.resize(stride(vector.len()), 0);
     }
 
-    /// Returns the code of a number. Rounds like `f32::round`, but without a function call: adds a little less than ½,
-    /// and cuts off the fraction.
+    /// Returns the code of a number. Rounds like `f32::round`, but without a function call: adds a little less than ½
+    /// to the absolute value, and cuts off the fraction.
     #[inline]
     pub(crate) fn code(self, value: f32) -> i8 {
         const HALF: f32 = 0.5f32.next_down();
@@ -67,14 +67,14 @@ impl Quantizer {
     }
 }
 
-/// Returns an evenly spread sample of `count` numbers. `number` returns the number at an index.
+/// Returns the numbers at evenly spread indices below `count`. `number` returns the number at an index.
 pub(crate) fn sample_evenly(count: usize, number: impl FnMut(usize) -> f32) -> Vec<f32> {
     // With an odd step, the sample covers all dimensions if their number is a power of two.
     let step = (count / SAMPLE).max(1) | 1;
     (0..count).step_by(step).map(number).collect()
 }
 
-/// Returns the quantile `within` of the absolute values. If this quantile is 0, returns the largest absolute value.
+/// Returns the quantile `within` of the absolute values. If it is 0, returns the largest; without numbers, 0.
 pub(crate) fn range(mut numbers: Vec<f32>, within: f64) -> f32 {
     if numbers.is_empty() {
         return 0.0;
@@ -86,7 +86,7 @@ pub(crate) fn range(mut numbers: Vec<f32>, within: f64) -> f32 {
     if *range > 0.0 { *range } else { above.iter().copied().fold(0.0, f32::max) }
 }
 
-/// Returns 128 times the sum of the signed codes of a row, which `Distances::code_dot` needs.
+/// Returns 128 times the sum of the signed codes of a row. `Distances::code_dot` needs this number.
 pub(crate) fn bias(row: &[u8]) -> i32 {
     row.iter().map(|code| (i32::from(*code) - 128) << 7).sum()
 }
@@ -95,13 +95,13 @@ pub(crate) fn stride(dim: usize) -> usize {
     dim.next_multiple_of(CODE_STEP)
 }
 
-/// Returns the scale at which `range` gets the largest code. Returns 1 if this scale is not finite and positive.
+/// Returns the scale that maps `range` to the largest code. Returns 1 if this scale is infinite, NaN or not positive.
 pub(crate) fn scale(range: f32) -> f32 {
     let scale = LARGEST / range;
     if scale.is_finite() && scale > 0.0 { scale } else { 1.0 }
 }
 
-/// 8-bit codes of all points, in the order of the builder.
+/// 8-bit codes of all points: one row per point, in the order in which the builder numbers the points.
 pub(crate) struct Codes {
     pub(crate) metric: Metric,
     /// Bytes per row of codes.
@@ -152,21 +152,21 @@ impl Codes {
         self.biases[row as usize]
     }
 
-    /// Returns the distance of two rows; see [`PairDistance`].
+    /// Returns the distance between two rows, as [`PairDistance`] defines it.
     pub(crate) fn distance(&self, a: u32, b: u32) -> f32 {
         let norms = (self.metric == Metric::L2).then(|| self.norms[a as usize] + self.norms[b as usize]);
         self.level.run(PairDistance { a: self.row(a), bias: self.bias(a), b: self.row(b), norms })
     }
 }
 
-/// Distance of two rows of codes, which is never negative. With `norms`, it is the squared Euclidean distance; otherwise
-/// the maximum possible product minus the product of the rows.
+/// Task that computes the distance between two rows of codes, which is never negative. With `norms`, this is the
+/// squared Euclidean distance; otherwise, it is the maximum possible product minus the product of the rows.
 pub(crate) struct PairDistance<'a> {
     pub(crate) a: &'a [u8],
-    /// [`bias`] of `a`.
+    /// 128 times the sum of the signed codes of `a`.
     pub(crate) bias: i32,
     pub(crate) b: &'a [u8],
-    /// Sum of both squared norms, for the Euclidean distance.
+    /// Sum of the squared norms of `a` and `b`; `None` unless the metric is L2.
     pub(crate) norms: Option<u32>,
 }
 

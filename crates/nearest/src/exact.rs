@@ -1,4 +1,4 @@
-//! Exact scoring of vectors outside a graph, of graph nodes by their original vectors, and of all nodes of a graph.
+//! Exact scores of vectors outside a graph and of graph nodes, computed from vectors that are not quantized.
 
 use half::f16;
 
@@ -10,7 +10,7 @@ use crate::{
     search::NodeSet,
 };
 
-/// Scores vectors that are not in a graph. The same vector in a graph file with f32 vectors has the same score.
+/// Scores vectors that are not in a graph. A graph file with f32 vectors gives the same vector the same score.
 pub struct Scorer {
     metric: Metric,
     query: Vec<f32>,
@@ -38,7 +38,6 @@ impl Scorer {
     }
 }
 
-/// Task that scores a vector against a query of the same length.
 struct One<'a> {
     metric: Metric,
     query: &'a [f32],
@@ -143,7 +142,7 @@ impl Task for ExactScan<'_> {
 /// Task that scores all nodes exactly for several queries. Each vector is read only once for all queries.
 pub(crate) struct ExactScans<'a> {
     pub(crate) graph: &'a GraphFile,
-    /// Prepared queries, and the best hits of each.
+    /// For each query, its prepared vector and its best hits.
     pub(crate) queries: &'a mut [(Vec<f32>, Vec<Hit>)],
     pub(crate) k: usize,
 }
@@ -196,7 +195,7 @@ impl Best<'_> {
 }
 
 /// Replaces `out` with the inner products of each row of `a` with each row of `b`, one row of products for each row of
-/// `a`. Rows have `dim` numbers; an incomplete last row is ignored.
+/// `a`. Rows have `dim` numbers; an incomplete last row is ignored. If `dim` is 0, `out` is empty.
 pub fn products(a: &[f32], b: &[f32], dim: usize, out: &mut Vec<f32>) {
     out.clear();
     if dim > 0 {

@@ -14,8 +14,8 @@
 //!         checks     CRC-32 of each block of 64 KiB, from the end of the header to the start of this section
 //! ```
 //!
-//! All numbers are little-endian. Nodes are numbered by descending level: a level with n nodes has the nodes 0 to
-//! n − 1. A search starts at node 0.
+//! The stride is the number of dimensions, rounded up to a multiple of 64. All numbers are little-endian. Nodes are
+//! numbered by descending level: a level with n nodes has the nodes 0 to n − 1. A search starts at node 0.
 
 use std::{
     io::{self, Seek, Write},
@@ -53,7 +53,7 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    /// Returns all kinds in the order of their numbers in the file, from 1. `level` is the level of the links.
+    /// Returns all kinds of sections in the order of their numbers, from 1. `level` is the level of the links.
     fn all(level: u32) -> [Kind; 8] {
         use Kind::*;
         [Codes, Originals, Links(level), Norms, Starts, Rows, Checks, Nibbles]
@@ -85,7 +85,6 @@ impl Kind {
     }
 }
 
-/// Section of a graph file: its kind and its byte range.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Section {
     pub(crate) kind: Kind,
@@ -143,7 +142,7 @@ impl Header {
         page
     }
 
-    /// Reads and checks the header. `file` is the size of the file in bytes. An error is a message for users.
+    /// Parses and checks a header. `file` is the size of the file in bytes. The error is a message for users.
     pub(crate) fn read(page: &[u8], file: usize) -> Result<Self, String> {
         if page.len() < HEADER_BYTES || !page.starts_with(MAGIC) {
             return Err("the file is not a graph file".to_owned());
@@ -191,7 +190,7 @@ pub(crate) struct Content<'a> {
     pub(crate) made: &'a BuildOutput,
 }
 
-/// Writes a file. The header, at the start of the file, is written last: it contains a checksum of the checksums.
+/// Writes a graph file. The header is written last, because it contains a checksum of the checksums.
 pub(crate) fn write(content: &Content, out: &mut (impl Write + Seek)) -> io::Result<()> {
     out.write_all(&[0; HEADER_BYTES])?;
     let mut checked = ChecksumWriter { out: &mut *out, sums: Checksums::default() };
@@ -215,7 +214,7 @@ pub(crate) fn write(content: &Content, out: &mut (impl Write + Seek)) -> io::Res
     out.write_all(&header.bytes())
 }
 
-/// Returns the sections in the order of the file. `checks` is the size of the last one, the checksums.
+/// Returns the sections in the order of the file. `checks` is the size in bytes of the last section, the checksums.
 fn list(content: &Content, checks: usize) -> Vec<Section> {
     let Content { points, options, made } = content;
     let nodes = made.graph.len();
@@ -326,7 +325,7 @@ impl<W: Write> Write for ChecksumWriter<'_, W> {
     }
 }
 
-/// Computes a CRC-32 for each block of [`BLOCK`] bytes.
+/// Computes a CRC-32 for each block of [`BLOCK`] bytes. The last block may be shorter.
 #[derive(Default)]
 struct Checksums {
     block: crc32fast::Hasher,

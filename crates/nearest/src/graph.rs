@@ -1,4 +1,4 @@
-//! HNSW graph in memory, from building to writing, and the repair of its connectivity.
+//! HNSW graph in memory, and a repair that makes all its nodes reachable.
 
 use crate::build::Codes;
 
@@ -78,8 +78,8 @@ impl Graph {
 
 /// Adds links on level 0 until all nodes can be reached from node 0.
 ///
-/// An unreachable node is added to the list of the nearest reachable node that has a free entry, or an entry whose
-/// neighbor can also be reached on another path.
+/// An unreachable node is added to the list of the nearest reachable node that has a free or a redundant entry. An
+/// entry is redundant if its neighbor can also be reached on another path.
 pub(crate) fn repair(graph: &mut Graph, codes: &Codes) {
     let n = graph.len();
     if n == 0 {
@@ -123,17 +123,16 @@ pub(crate) fn reachable(graph: &Graph) -> usize {
     walk.reached.iter().filter(|r| **r).count()
 }
 
-/// Traversal of level 0.
 struct Traversal {
     reached: Vec<bool>,
-    /// For each list entry, whether it was the first that led to its neighbor. These entries form a spanning tree.
+    /// For each list entry, whether the traversal first reached a node through it. These entries form a spanning tree.
     needed: Vec<bool>,
     /// Reached nodes whose neighbors have not been visited yet.
     waiting: Vec<u32>,
 }
 
 impl Traversal {
-    /// Visits all nodes that can be reached from a node.
+    /// Visits a node, and all nodes that can be reached from it and have not been visited.
     fn reach(&mut self, graph: &Graph, from: u32) {
         let links = &graph.levels[0];
         self.reached[from as usize] = true;
@@ -150,8 +149,8 @@ impl Traversal {
         }
     }
 
-    /// Returns the index in [`Links::flat`] of the entry for a new neighbor of a node: the first free entry of its list,
-    /// else the last one that is not needed. Returns `None` if all entries are needed.
+    /// Returns the index in [`Links::flat`] of the entry for a new neighbor of a node: the first free entry of its
+    /// list, else the last entry that is not in `needed`. Returns `None` if all entries are in `needed`.
     fn entry(&self, graph: &Graph, node: u32) -> Option<usize> {
         let links = &graph.levels[0];
         let places = node as usize * links.width..(node as usize + 1) * links.width;

@@ -1,4 +1,4 @@
-//! A graph file: read-only and memory-mapped.
+//! Opening, reading and verifying a graph file.
 
 use std::{fs::File, ops::Range, path::Path};
 
@@ -15,7 +15,7 @@ use crate::{
     nibbles::row_bytes,
 };
 
-/// Memory-mapped, read-only graph file. All processes that map the same file share its memory.
+/// Read-only graph file, memory-mapped or in memory. All processes that map the same file share its memory.
 pub struct GraphFile {
     bytes: Bytes,
     name: std::path::PathBuf,
@@ -54,7 +54,7 @@ pub struct GraphInfo {
     pub nodes: usize,
     /// Number of rows. Rows with equal vectors belong to one node.
     pub rows: usize,
-    /// Maximum number of neighbors of a node on each level; twice as many on level 0.
+    /// Maximum number of neighbors of a node on each level above 0; twice as many on level 0.
     pub m: usize,
     /// Number of candidates in the beam search when the builder inserted a node.
     pub ef: usize,
@@ -73,8 +73,8 @@ fn damaged(path: &Path, what: impl Into<String>) -> Error {
 }
 
 impl GraphFile {
-    /// Opens and maps a file. Returns an error if the file cannot be read, or if its header or the size of a section is
-    /// wrong. The content is checked only by [`GraphFile::verify`].
+    /// Opens and memory-maps a graph file. Returns an error if the file cannot be read, or if its header or the size of
+    /// a section is wrong. The content is checked only by [`GraphFile::verify`].
     pub fn open(path: &Path) -> Result<Self> {
         let file = File::open(path).at("open", path)?;
         // SAFETY: such files are written under a temporary name and are never changed after that.
@@ -82,7 +82,7 @@ impl GraphFile {
         GraphFile::new(Bytes::Mapped(map), path)
     }
 
-    /// Opens a graph from the bytes of a file, which are copied. The checks are those of [`GraphFile::open`].
+    /// Opens a copy of the bytes of a graph file, with the checks of [`GraphFile::open`].
     pub fn from_bytes(bytes: &[u8]) -> Result<Self> {
         let mut owned = AlignedBytes::filled(bytes.len(), 0);
         owned.bytes_mut().copy_from_slice(bytes);
@@ -134,7 +134,7 @@ impl GraphFile {
         damaged(&self.name, what)
     }
 
-    /// Verifies all checksums. An error names the damaged block and its section.
+    /// Verifies all checksums. An error names the first damaged block and its section, or the damaged checksums.
     pub fn verify(&self) -> Result<()> {
         let checks = &self.bytes.all()[self.checks.clone()];
         if crc32fast::hash(checks) != self.header.checks {
@@ -173,7 +173,7 @@ impl GraphFile {
         self.header.nodes
     }
 
-    /// Returns the rows of a node; empty if the node does not exist.
+    /// Returns the rows of a node, as given to [`Points::push`](crate::Points::push). An unknown node has no rows.
     pub fn rows(&self, node: u32) -> &[u32] {
         let starts = self.numbers(&self.starts);
         let at = |n: usize| starts.get(n).map(|s| *s as usize);
@@ -181,7 +181,7 @@ impl GraphFile {
         self.numbers(&self.rows).get(from..to).unwrap_or(&[])
     }
 
-    /// Returns the original vector of a node. Panics if the node does not exist.
+    /// Returns the original vector of a node; for the cosine, normalized. Panics if the node does not exist.
     pub fn vector(&self, node: u32) -> Vec<f32> {
         let dim = self.header.dim;
         match self.originals() {
@@ -243,7 +243,7 @@ impl Bytes {
     }
 }
 
-/// Reinterprets bytes as numbers. Left-over bytes at the end are ignored.
+/// Reinterprets bytes as numbers. Ignores an incomplete number at the end.
 ///
 /// # Safety
 ///

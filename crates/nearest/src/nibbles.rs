@@ -14,10 +14,10 @@ use crate::{
     points::Points,
 };
 
-/// Fraction of all numbers within the range of the nibbles; the others are clipped.
+/// Fraction of the vectors' numbers that are not clipped. Clipping the largest numbers makes the nibbles finer.
 const WITHIN: f64 = 0.995;
 const NEAREST: usize = 10;
-/// Minimum fraction of the nearest vectors that are found in the accuracy test.
+/// Minimum fraction of the nearest vectors that must be found in the accuracy test.
 const ENOUGH: f64 = 0.99;
 /// In the accuracy test, a nearest vector counts as found if it is among this number of best vectors by nibbles.
 const AMONG: usize = 20;
@@ -31,7 +31,7 @@ pub(crate) fn row_bytes(dim: usize) -> usize {
     stride(dim) / 2
 }
 
-/// Nibbles of all points, in the order of the builder.
+/// Nibbles of all points: one row per point, in the order in which the builder numbers the points.
 pub(crate) struct Nibbles {
     row: usize,
     bytes: AlignedBytes,
@@ -39,7 +39,7 @@ pub(crate) struct Nibbles {
 
 impl Nibbles {
     /// Quantizes the points in the given order. Returns `None` if nibbles are not accurate enough for a sample of the
-    /// points, or if the metric is L2: nibbles support only products.
+    /// points. Also returns `None` if the metric is L2, because nibbles support only products.
     pub(crate) fn if_accurate(points: &Points<'_>, order: &[u32]) -> Option<Self> {
         let products = points.metric != Metric::L2;
         let give = |row: usize, out: &mut Vec<f32>| points.prepare(order[row], out);
@@ -47,8 +47,8 @@ impl Nibbles {
             .then(|| Nibbles::new(order.len(), points.dim, points.numbers(), give))
     }
 
-    /// Quantizes vectors. A nibble `n` represents the number `(2n − 15) · step / 2`. `numbers` is a sample of the numbers;
-    /// `give(row, out)` writes the vector of a row to `out`.
+    /// Quantizes vectors. A nibble `n` represents the number `(2n − 15) · step / 2`, with one `step` for all vectors.
+    /// `numbers` is a sample of the vectors' numbers; `give(row, out)` writes the vector of a row to `out`.
     fn new(rows: usize, dim: usize, numbers: Vec<f32>, give: impl Fn(usize, &mut Vec<f32>) + Sync) -> Self {
         // Sixteen steps cover the range from −range to +range.
         let scale = 8.0 / range(numbers, WITHIN);
@@ -83,7 +83,6 @@ impl Nibbles {
     }
 }
 
-/// Evenly spread sample of the points.
 struct Sample {
     dim: usize,
     vectors: Vec<f32>,

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use crate::{Error, Result, codes::sample_evenly};
 
-/// Maximum number of dimensions. With more, products of codes would not be exact in f32.
+/// Maximum number of dimensions. With more, products of 8-bit codes would not be exact in f32.
 pub(crate) const MAX_DIM: usize = 1040;
 
 /// Number format of the original vectors in a graph file, from which exact scores are computed.
@@ -17,19 +17,20 @@ pub enum VectorFormat {
     F16,
 }
 
-/// Vectors for a graph. Equal vectors become one point, which may have many rows.
+/// Vectors for a graph. A row is the number that the caller gives to a vector. Equal vectors become one point with
+/// several rows. For the cosine, vectors are compared after normalization.
 ///
-/// All vectors have the same number of dimensions, and their numbers are finite. Vectors are borrowed, and
-/// normalized on each use if the metric is the cosine, so vectors in a memory-mapped file are not copied.
+/// All vectors have the same number of dimensions, and their numbers are finite. Vectors are borrowed, so vectors in a
+/// memory-mapped file are not copied. For the cosine, a vector is normalized on each use.
 pub struct Points<'a> {
     pub(crate) metric: Metric,
     pub(crate) dim: usize,
     vectors: Vec<&'a [f32]>,
     /// Pairs of a point and one of its rows, in the order of the calls of `push`.
     rows: Vec<(u32, u32)>,
-    /// Last added point for each hash.
+    /// For each hash of a vector, the last added point.
     seen: HashMap<u64, u32>,
-    /// For each point, the previous point with the same hash.
+    /// For each point, the previous point with the same hash, or [`NONE`].
     before: Vec<u32>,
     scratch: [Vec<f32>; 2],
 }
@@ -56,8 +57,8 @@ impl<'a> Points<'a> {
         })
     }
 
-    /// Adds the vector of a row. For the cosine, zero vectors are skipped, and the result is `false`. Returns an error if
-    /// the number of dimensions is wrong or a number is not finite.
+    /// Adds the vector of a row and returns `true`. For the cosine, skips a zero vector and returns `false`. Returns an
+    /// error if the number of dimensions is wrong or a number is not finite.
     pub fn push(&mut self, row: u32, vector: &'a [f32]) -> Result<bool> {
         let [mut new, mut other] = std::mem::take(&mut self.scratch);
         let usable = prepare_vector(self.metric, self.dim, vector, &mut new);
@@ -116,8 +117,8 @@ impl<'a> Points<'a> {
         self.rows.len()
     }
 
-    /// Returns the rows of all points, grouped by point in the given order, as the second list. The first list has the
-    /// offset of each group, and the number of rows at the end.
+    /// Returns two lists. The second list has the rows of all points, grouped by point in the given order. The first
+    /// list has the offset of each group in the second list, and then the number of rows.
     pub(crate) fn rows(&self, order: &[u32]) -> (Vec<u32>, Vec<u32>) {
         let mut place = vec![0u32; order.len()];
         let mut ends = vec![0u32; order.len() + 1];
@@ -140,8 +141,8 @@ impl<'a> Points<'a> {
     }
 }
 
-/// Checks a vector, and writes it to `out`, normalized if the metric is the cosine. Returns `false` for a zero vector
-/// if the metric is the cosine.
+/// Replaces `out` with a vector, normalized if the metric is the cosine. For the cosine, returns `false` for a zero
+/// vector. Returns an error message if the length is not `dim` or a number is not finite.
 pub(crate) fn prepare_vector(
     metric: Metric,
     dim: usize,
@@ -184,7 +185,7 @@ fn hash(vector: &[f32]) -> u64 {
 pub enum Metric {
     /// Cosine similarity. Vectors are normalized to length 1. Zero vectors have no direction and are left out.
     Cosine,
-    /// Inner product. Vectors with a large norm score high against everything.
+    /// Inner product. Scores are proportional to the norms of the vectors.
     InnerProduct,
     /// Euclidean distance. The score is the negated distance.
     L2,

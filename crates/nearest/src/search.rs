@@ -30,7 +30,7 @@ const SCORED_PER_HIT: usize = 2;
 /// Parameters of a search.
 #[derive(Clone, Copy)]
 pub struct SearchOptions<'a> {
-    /// Number of hits.
+    /// Maximum number of hits.
     pub k: usize,
     /// Minimum number of candidates in the beam search. More candidates give a higher recall and a slower search.
     pub ef: usize,
@@ -40,7 +40,7 @@ pub struct SearchOptions<'a> {
     pub filter: Option<&'a NodeSet>,
     /// Whether to score all allowed nodes exactly, instead of finding candidates first.
     pub exact: bool,
-    /// Method that finds candidates. Only benchmarks set it.
+    /// Method that finds candidates. Only benchmarks and tests set it.
     pub method: SearchMethod,
 }
 
@@ -50,21 +50,21 @@ impl Default for SearchOptions<'_> {
     }
 }
 
-/// Method that finds candidates.
+/// Method that finds the candidates for exact scoring.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SearchMethod {
-    /// The method that is estimated to be faster. If few nodes are allowed, all of them are scored exactly instead.
+    /// The faster of the other two methods, by estimate. If at most 256 nodes are allowed, all are scored exactly.
     Auto,
     /// Beam search in the graph.
     BeamSearch,
-    /// Approximate scan of all allowed nodes.
+    /// Scan of the quantized vectors of all allowed nodes.
     Scan,
 }
 
 /// A node that a search found.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Hit {
-    /// The node.
+    /// Number of the node in the graph.
     pub node: u32,
     /// Exact score from the original vectors: the cosine, the inner product or the negated distance.
     pub score: f32,
@@ -134,7 +134,8 @@ pub struct Scratch {
 impl GraphFile {
     /// Replaces `out` with the nodes nearest to a query, the best first. For the cosine, a zero query has no hits.
     ///
-    /// Returns an error for an invalid query, or for a filter of a graph with a different number of nodes.
+    /// Returns an error for a query of the wrong length or with a number that is not finite. Returns an error for a
+    /// filter of a graph with a different number of nodes.
     pub fn search(
         &self,
         query: &[f32],
@@ -265,7 +266,7 @@ struct BeamSearch<'a, N> {
 impl<N: NodeDistance> Task for BeamSearch<'_, N> {
     type Output = ();
 
-    /// Descends greedily from node 0 to level 0, and runs the beam search there.
+    /// Descends greedily from node 0 on the top level to level 0, and runs the beam search on level 0.
     #[inline(always)]
     fn run<S: Distances>(self) {
         let BeamSearch { graph, distances, ef, visited, candidates } = self;
@@ -282,21 +283,21 @@ impl<N: NodeDistance> Task for BeamSearch<'_, N> {
 /// Result of a recall measurement.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Recall {
-    /// Fraction of the `k` nearest vectors that the search found, from 0 to 1.
+    /// Fraction of the `k` nearest vectors that the search found, averaged over the queries.
     pub recall: f64,
-    /// Number of nearest vectors per query.
+    /// Number of nearest vectors to find per query.
     pub k: usize,
     /// Number of queries.
     pub queries: usize,
 }
 
-/// Number of queries per exact scan; their vectors fit into the first-level cache.
+/// Number of queries per exact scan. With up to 512 dimensions, the query vectors fit into an L1 cache of 32 KiB.
 const QUERIES_PER_SCAN: usize = 16;
 
-/// Measures recall against an exact scan. The queries are vectors of the graph, spread evenly over all nodes. The query
-/// itself does not count as a hit. `filter` and `exact` in `options` are ignored.
+/// Measures the recall of a search, compared with an exact scan. The queries are at most `queries` vectors of the
+/// graph, spread evenly. The query itself does not count as a hit. Ignores `filter` and `exact` in `options`.
 ///
-/// If `progress` cancels the measurement, the result is [`Error::Interrupted`].
+/// If there is nothing to find, the recall is 1. If `progress` cancels, the result is [`Error::Interrupted`].
 pub fn measure(
     graph: &GraphFile,
     options: &SearchOptions,

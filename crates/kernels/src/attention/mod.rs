@@ -25,8 +25,8 @@ pub(super) struct Heads {
 }
 
 impl Heads {
-    /// Whether attention uses AMX tiles ("squares"): it does if the layer's weights are in tiles of bf16 or bytes. With
-    /// tiles of f32 ([`Squared::Thirds`]), and without tiles (`None`), attention uses vectors.
+    /// Returns true if the layer's weights are in AMX tiles ("squares") of bf16 or bytes: then attention uses tiles
+    /// too. With tiles of f32 ([`Squared::Thirds`]), and without tiles (`None`), attention uses vectors.
     pub fn in_squares(weights: Option<Squared>) -> bool {
         matches!(weights, Some(Squared::Bf16 | Squared::Bytes))
     }
@@ -51,9 +51,9 @@ pub(super) struct HeadWorkspace {
 /// Number of readable rows that must follow the last token, because keys are transposed in whole blocks.
 pub(super) const SPARE_ROWS: usize = GRAIN;
 
-/// Computes self-attention over a sequence of `tokens` tokens, and writes the attention output of all heads to the
-/// rows of `context`. The rows of `projected` hold the scaled queries, the keys and the values. [`SPARE_ROWS`] more
-/// rows must follow.
+/// Computes self-attention over one sequence, the rows `tokens` of `projected`, and writes the output of all heads to
+/// the same rows of `context`. A row of `projected` holds scaled queries, keys and values. After the last token,
+/// `projected` must have [`SPARE_ROWS`] more rows.
 ///
 /// # Safety
 ///
@@ -91,7 +91,7 @@ pub(super) unsafe fn attend<S: Simd>(
 /// Number of query tiles per block. The scores of one block are in memory at the same time.
 const BLOCK: usize = 4;
 
-/// Computes attention for some of the heads.
+/// Computes attention for the heads in the range `which`.
 ///
 /// # Safety
 ///

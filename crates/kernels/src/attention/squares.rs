@@ -19,7 +19,7 @@ const BLOCK: usize = 2 * SIDE;
 /// Number of bf16 elements in a row of a square: one step along a row of the operand.
 const STEP: usize = 2 * SIDE;
 
-/// Computes attention for some of the heads.
+/// Computes attention for the heads in the range `which`.
 ///
 /// # Safety
 ///

@@ -1,5 +1,5 @@
 //! Vector operations of nearest-neighbor search: dot products of 8-bit and 4-bit codes, and dot products and squared
-//! distances of floats. Like the encoder's kernels, they are compiled for each [`SimdLevel`] and chosen at run time.
+//! distances of floats. The operations are compiled for several SIMD levels; the [`SimdLevel`] is chosen at run time.
 //!
 //! A code is a number from −127 to 127, stored as a byte with a bias of 128: 1 is −127, 128 is 0, 255 is 127. A row
 //! of codes is padded to a multiple of 64 with the byte 128, which does not change a product.
@@ -34,11 +34,11 @@ pub trait Distances: Copy + Send + Sync {
     /// Returns the dot product of two vectors of any length; with `SQUARED_DISTANCE`, the squared Euclidean distance.
     unsafe fn floats<const SQUARED_DISTANCE: bool>(a: *const f32, b: *const f32, length: usize) -> f32;
 
-    /// Prefetches the cache line of an address.
+    /// Prefetches the cache line of an address, which may be invalid. The portable level does nothing.
     fn prefetch(address: *const u8);
 
-    /// Prefetches all cache lines of a block of memory. (With `step_by`, this small loop took a tenth of the time of
-    /// a search.)
+    /// Prefetches all cache lines of a block of memory. With `step_by`, this loop would take a tenth of the time of a
+    /// search.
     #[inline(always)]
     fn prefetch_all(start: *const u8, bytes: usize) {
         let mut at = 0;

@@ -8,8 +8,8 @@ use crate::distances::Distances;
 pub(super) struct Avx512;
 
 impl Distances for Avx512 {
-    /// The instruction multiplies unsigned by signed bytes. The codes are used as unsigned bytes that include the
-    /// bias. The contribution of the bias is subtracted at the end.
+    /// The instruction `vpdpbusd` multiplies unsigned by signed bytes. The bytes in `codes` are used as they are, with
+    /// their bias of 128. The contribution of the bias is subtracted at the end.
     #[inline(always)]
     unsafe fn code_dot(codes: *const u8, other: *const u8, bias: i32, length: usize) -> i32 {
         // SAFETY: guaranteed by the caller.
@@ -93,7 +93,7 @@ impl Distances for Avx512 {
     }
 }
 
-/// Adds the products (or squared differences) of 16 elements.
+/// Adds the products of 16 elements to `sum`; with `SQUARED_DISTANCE`, their squared differences.
 ///
 /// # Safety
 ///
@@ -130,8 +130,8 @@ unsafe fn halves(bytes: *const u8) -> __m512i {
 pub(super) struct Avx2;
 
 impl Distances for Avx2 {
-    /// The instruction multiplies unsigned by signed bytes and sums pairs of products in 16 bits. Here the sign of
-    /// one code is moved to the other code. Both factors are then at most 127, and no pair overflows.
+    /// The instruction `vpmaddubsw` multiplies unsigned by signed bytes and sums pairs of products in 16 bits. The sign
+    /// of one code is moved to the other code. So no factor exceeds 127, and no sum of a pair overflows.
     #[inline(always)]
     unsafe fn code_dot(codes: *const u8, other: *const u8, _: i32, length: usize) -> i32 {
         // SAFETY: guaranteed by the caller.
@@ -154,7 +154,7 @@ impl Distances for Avx2 {
         }
     }
 
-    /// A pair of products is at most 2 · 15 · 127, so eight of them fit into 16 bits.
+    /// The sum of two products is at most 2 · 15 · 127, so eight such sums can be added in 16 bits.
     #[inline(always)]
     unsafe fn nibble_dot(nibbles: *const u8, signed: *const i8, length: usize) -> i32 {
         // SAFETY: guaranteed by the caller.
@@ -222,7 +222,7 @@ impl Distances for Avx2 {
     }
 }
 
-/// Adds the products (or squared differences) of eight elements.
+/// Adds the products of eight elements to `sum`; with `SQUARED_DISTANCE`, their squared differences.
 ///
 /// # Safety
 ///

@@ -7,7 +7,7 @@ use std::{arch::asm, sync::OnceLock};
 
 use crate::simd::{SIDE, Squared, Squares};
 
-/// Whether the processor has AMX for bf16 and bytes, and the operating system permits this process to use it.
+/// Returns true if the processor has AMX for bf16 and bytes, and the operating system permits this process to use it.
 pub(crate) fn granted() -> bool {
     static GRANTED: OnceLock<bool> = OnceLock::new();
     *GRANTED.get_or_init(|| {
@@ -16,13 +16,13 @@ pub(crate) fn granted() -> bool {
     })
 }
 
-/// Returns the `edx` register of leaf 7 of `cpuid`.
+/// Returns the `edx` register of leaf 7 of `cpuid`, or 0 if the processor has no such leaf.
 fn extended_features() -> u32 {
     use std::arch::x86_64::{__cpuid, __cpuid_count};
     if __cpuid(0).eax < 7 { 0 } else { __cpuid_count(7, 0).edx }
 }
 
-/// Requests permission to use AMX from Linux, which is required because the tile registers are large.
+/// Asks Linux for permission to use AMX, and returns whether it is granted.
 #[cfg(target_os = "linux")]
 fn request_permission() -> bool {
     const ARCH_REQ_XCOMP_PERM: libc::c_long = 0x1023;

@@ -8,7 +8,6 @@ use crate::simd::{Kernel, Simd, Squared, Squares, amx, operations};
 #[derive(Clone, Copy)]
 pub(crate) struct Avx512<const VNNI: bool, const BF16: bool, const AMX: bool>;
 
-/// Returns true if the processor is from AMD.
 pub(crate) fn is_amd() -> bool {
     let maker = __cpuid(0);
     [maker.ebx, maker.edx, maker.ecx].map(u32::to_le_bytes).concat() == b"AuthenticAMD"

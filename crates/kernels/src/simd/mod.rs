@@ -1,9 +1,8 @@
 //! SIMD abstraction: the vector operations that the kernels need.
 //!
-//! Every kernel is written once, generic over [`Simd`]. An implementation of [`Simd`] is a list of one-line wrappers
-//! of intrinsics. Implementations differ only in these wrappers, which makes errors easy to find. A kernel
-//! implements [`Kernel`]. All its code is inlined into [`Simd::enter`], which is compiled with the processor's
-//! features.
+//! Every kernel is written once, generic over [`Simd`]. An implementation of [`Simd`] consists mostly of one-line
+//! wrappers of intrinsics, which makes errors easy to find. A kernel implements [`Kernel`]. All its code is inlined
+//! into [`Simd::enter`], which is compiled with the processor's features.
 //!
 //! AMX tiles are called squares in this crate, because "tile" means the block of a product that is kept in vector
 //! registers (see `tile`).
@@ -170,7 +169,7 @@ pub(super) trait Simd: Copy + Send + Sync + 'static {
     /// True if products use squares (AMX tiles), with [`Simd::squares`].
     const SQUARES: bool;
 
-    /// Prepares the thread for [`Simd::squares`], until `end_squares`.
+    /// Prepares the thread for [`Simd::squares`]. The caller must call [`Simd::end_squares`] afterwards.
     unsafe fn begin_squares();
     /// Releases the resources that [`Simd::begin_squares`] acquired.
     unsafe fn end_squares();

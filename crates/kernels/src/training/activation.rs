@@ -1,4 +1,4 @@
-//! Activation functions: forward and backward pass, and their scalar versions without branches.
+//! Activation functions: forward and backward pass, computed element by element without branches.
 
 use crate::{
     math::{POWER, TAIL},
@@ -32,7 +32,7 @@ pub fn exp(x: f32) -> f32 {
     exp2(rest * std::f32::consts::LOG2_E) * f32::from_bits(((whole as i32 + 127) << 23) as u32)
 }
 
-/// Computes `Φ(-|x|)`.
+/// Computes `Φ(-|x|)`, where Φ is the standard normal distribution function. If `|x|` is above 6, returns `Φ(-6)`.
 #[inline(always)]
 fn tail(x: f32) -> f32 {
     let size = x.abs();

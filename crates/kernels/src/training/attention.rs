@@ -64,7 +64,7 @@ impl Workspace {
     }
 }
 
-/// Computes `out[t] = Σ a[t][c]·rows[c]` over `count` rows of whole vectors. `a` consists of `GROUP` rows.
+/// Computes `out[t] = Σ a[t][c]·rows[c]` for `t < T` over `count` rows of `row` elements. `a` has `GROUP` rows.
 #[inline(always)]
 fn combine<const T: usize>(out: &mut [f32], a: &[f32], rows: &[f32], row: usize, count: usize) {
     let (a_row, blocks) = (a.len() / GROUP, row / LANES);
@@ -86,7 +86,7 @@ fn combine<const T: usize>(out: &mut [f32], a: &[f32], rows: &[f32], row: usize,
     }
 }
 
-/// Computes `to[j] += Σ a[t][j]·x[t]` for `count` rows of whole vectors. `a` consists of `GROUP` rows.
+/// Computes `to[j] += Σ a[t][j]·x[t]` over `t < T` for `count` rows of `row` elements. `a` has `GROUP` rows.
 #[inline(always)]
 fn add_outer<const T: usize>(to: &mut [f32], a: &[f32], x: &[f32], row: usize, count: usize) {
     let (a_row, blocks) = (a.len() / GROUP, row / LANES);

@@ -1,5 +1,5 @@
 //! Training operations, except matrix products: attention, activation functions, layer norm (each forward and
-//! backward), and AdamW.
+//! backward), dropout, and AdamW.
 //!
 //! Every kernel is a plain loop that the compiler vectorizes, compiled for each SIMD level. Sums always use 16 lanes,
 //! and products and sums are never fused (no FMA). So results are identical on every processor, and do not depend on
@@ -56,7 +56,7 @@ fn vectorized(body: impl FnOnce()) {
 /// Number of partial sums (lanes) of a sum.
 const LANES: usize = 16;
 
-/// Returns the sum of `f(i)` for `i` below `length`, computed in lanes.
+/// Returns the sum of `f(i)` for `i` below `length`, computed from [`LANES`] partial sums.
 #[inline(always)]
 fn sum(length: usize, f: impl Fn(usize) -> f32) -> f32 {
     let mut lanes = [0.0f32; LANES];
@@ -135,7 +135,7 @@ pub struct Dropout {
 }
 
 impl Dropout {
-    /// Creates dropout with a probability, which is limited to 0.999. The key is the random seed of the mask.
+    /// Creates dropout with a probability, clamped to the range 0 to 0.999. The key is the random seed of the mask.
     pub fn new(probability: f32, key: u64) -> Self {
         let probability = f64::from(probability.clamp(0.0, 0.999));
         Dropout {

@@ -39,7 +39,8 @@ impl AddNorm<'_> {
     }
 }
 
-/// Computes the layer norm of whole rows. The index of the first row, `first`, selects the part of the dropout mask.
+/// Writes the layer norm of `x + dropout(y)` to `out`, row by row. `first` is the first row's index in the dropout
+/// mask.
 pub fn add_norm(norm: &AddNorm, first: usize, x: &[f32], y: &[f32], out: &mut [f32]) {
     let width = norm.weight.len();
     assert!(norm.bias.len() == width && out.len() == x.len() && y.len() == x.len());
@@ -59,7 +60,8 @@ pub fn add_norm(norm: &AddNorm, first: usize, x: &[f32], y: &[f32], out: &mut [f
     );
 }
 
-/// Writes the gradients of `x` and `y`, and adds the gradients of weight and bias to `grad_weight` and `grad_bias`.
+/// Writes the gradients of `x` and `y`, and adds the gradients of the weight and the bias to `grad_weight` and
+/// `grad_bias`. `gradient` is the gradient of the output of [`add_norm`].
 #[allow(clippy::too_many_arguments)]
 pub fn add_norm_backward(
     norm: &AddNorm,

@@ -1,7 +1,7 @@
 //! Builds the graph with the crate hnsw_rs.
 //!
-//! hnsw_rs panics or aborts on parameters that exceed its tables, on NaN and on negative distances. The parameters are
-//! checked before. The distances are our own, over rows of codes, and are never NaN or negative.
+//! hnsw_rs panics or aborts on parameters that exceed its tables, on NaN and on negative distances. The parent module
+//! checks the parameters. The distances are our own, between rows of 8-bit codes, and are never NaN or negative.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
@@ -21,8 +21,8 @@ const LEVELS: usize = 16;
 
 /// Builds the graph. The points are inserted in the order `near`, in which near points follow each other.
 ///
-/// hnsw_rs stores a point in several heap allocations, and reads all of them for each neighbor. In this order, most
-/// neighbors of a point are in the cache. In random order, a build spends a third of its time waiting for memory.
+/// hnsw_rs stores a point in several heap allocations, and reads all of them for each neighbor. In the order `near`,
+/// most neighbors of a point are in the cache. In random order, a build spends a third of its time waiting for memory.
 pub(super) fn build(
     codes: &Codes,
     near: &[u32],
@@ -66,7 +66,7 @@ pub(super) fn build(
     Ok(Graph::assemble(&built, options.m))
 }
 
-/// Distance of two rows of codes. Each row is followed by its bias and its squared norm.
+/// Distance between two rows of codes for hnsw_rs. Each row is followed by its bias and its squared norm.
 ///
 /// hnsw_rs passes the query row first. The bias is read from this row, because the other rows are at random addresses.
 #[derive(Clone, Copy)]
@@ -82,7 +82,7 @@ impl CodeDistance {
         [codes.row(point), &codes.bias(point).to_le_bytes(), &norm].concat()
     }
 
-    /// Returns the bias (0) or the squared norm (1) of a row.
+    /// Returns the bias of a row if `number` is 0, or its squared norm if `number` is 1.
     #[inline]
     fn trailer(&self, row: &[u8], number: usize) -> u32 {
         row[self.stride + 4 * number..][..4].try_into().map_or(0, u32::from_le_bytes)
@@ -97,17 +97,17 @@ impl Distance<u8> for CodeDistance {
     }
 }
 
-/// Number of rows up to which a group is not split.
+/// Maximum number of rows in a group that is not split further.
 const SMALL: usize = 4;
-/// Number of random candidates for the second pole of a split; the farthest one from the first pole is chosen.
+/// Number of random candidates for the second pole of a split; the candidate farthest from the first pole is chosen.
 const POLE_CANDIDATES: u64 = 16;
 /// Minimum number of rows in each half for processing the halves in parallel.
 const PARALLEL: usize = 4096;
 
 /// Returns the rows of codes in an order in which near rows follow each other.
 ///
-/// The rows are split recursively into halves: two distant rows are the poles, and the half of the rows that are nearest
-/// to the first pole, relative to the second, comes first. The order does not depend on the number of threads.
+/// Splits the rows recursively into halves, sorted by the distance from one pole minus the distance from another pole.
+/// Poles are distant rows. The order does not depend on the number of threads.
 pub(super) fn locality_order(codes: &Codes) -> Vec<u32> {
     let mut rows: Vec<u32> = (0..codes.len() as u32).collect();
     halve(codes, &mut rows, &mut Vec::new(), 1);

@@ -39,7 +39,7 @@ impl Builder {
     /// All builders.
     pub const ALL: [Builder; 2] = [Builder::HnswRs, Builder::Native];
 
-    /// Returns the name in manifests and options.
+    /// Returns the builder's name in index manifests and command-line options.
     pub fn name(self) -> &'static str {
         match self {
             Builder::HnswRs => "hnsw_rs",
@@ -53,7 +53,7 @@ impl Builder {
 pub struct BuildOptions {
     /// Builder of the graph.
     pub builder: Builder,
-    /// Maximum number of neighbors of a node on each level, from 4 to 128; twice as many on level 0.
+    /// Maximum number of neighbors of a node on each level above 0, from 4 to 128; twice as many on level 0.
     pub m: usize,
     /// Number of candidates in the beam search that finds the neighbors of a new node, from 8 to 4096.
     pub ef: usize,
@@ -67,10 +67,10 @@ impl Default for BuildOptions {
     }
 }
 
-/// Builds a graph over points, writes it to a new file, and syncs the file to disk. Reports to `progress`.
+/// Builds a graph over points, writes it to a new file, and syncs the file to disk. Reports the build to `progress`.
 ///
-/// Returns an error if the file already exists or cannot be written, if an option is out of range, or if `progress`
-/// cancels the build.
+/// Returns an error if the file already exists or cannot be written, if an option is out of range, or if there are more
+/// than 2³¹ points. If `progress` cancels the build, the result is [`Error::Interrupted`].
 pub fn write_graph(
     points: &Points<'_>,
     options: &BuildOptions,
@@ -85,7 +85,7 @@ pub fn write_graph(
 }
 
 impl Points<'_> {
-    /// Builds a graph file in memory. Returns an error if an option is out of range.
+    /// Builds a graph file in memory. Returns an error if an option is out of range or there are more than 2³¹ points.
     pub fn build(&self, options: &BuildOptions) -> Result<GraphFile> {
         let made = build(self, options, &|| false)?;
         let mut bytes = Cursor::new(Vec::new());
@@ -100,7 +100,7 @@ pub(crate) struct BuildOutput {
     /// Point of each row of codes.
     pub(crate) order: Vec<u32>,
     pub(crate) codes: Codes,
-    /// 4-bit codes of the same rows; `None` if they are not accurate enough. In the file, they replace the 8-bit codes.
+    /// 4-bit codes, which replace the 8-bit codes in the file; `None` for L2, or if not accurate enough.
     pub(crate) nibbles: Option<Nibbles>,
     pub(crate) graph: Graph,
 }
@@ -127,7 +127,7 @@ fn build(points: &Points<'_>, options: &BuildOptions, progress: &dyn Progress) -
     Ok(BuildOutput { order, codes, nibbles, graph })
 }
 
-/// Returns a deterministic pseudo-random number (SplitMix64).
+/// Returns the pseudo-random number of SplitMix64 for the state `number`.
 fn mixed(number: u64) -> u64 {
     let x = number.wrapping_add(0x9E37_79B9_7F4A_7C15);
     let x = (x ^ (x >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
@@ -156,7 +156,7 @@ pub enum Step {
     Measuring,
 }
 
-/// Receives progress reports of an operation and can cancel it. Closures of type `Fn() -> bool` implement it as `stop`.
+/// Receives progress reports of an operation and can cancel it. A closure `Fn() -> bool` implements only `stop`.
 pub trait Progress: Sync {
     /// Returns whether to cancel the operation. Called often, possibly from several threads.
     fn stop(&self) -> bool;

@@ -1,8 +1,8 @@
 //! Our own HNSW builder. The graph does not depend on the number of threads.
 //!
-//! Nodes are inserted in batches, the highest levels first. The neighbors of all nodes in a batch are searched in
-//! parallel, in the graph before the batch. Then the neighbor lists of the chosen nodes are updated in parallel. No locks
-//! are needed.
+//! Nodes are inserted in batches, the highest levels first. For all nodes of a batch, neighbors are searched in
+//! parallel, in the graph without this batch. Then the lists of these neighbors are updated in parallel. No locks are
+//! needed.
 
 use rayon::prelude::*;
 
@@ -15,12 +15,12 @@ use crate::{
     nibbles::{NibbleDistances, Nibbles},
 };
 
-/// Number of nodes in the graph for each node of the next batch, which has at least one node.
+/// Number of nodes in the graph for each node of the next batch. A batch has from 1 to [`MAX_BATCH`] nodes.
 const BATCH_DIVISOR: usize = 50;
 const MAX_BATCH: usize = 4_000;
 
-/// Builds the graph. The codes must be in the order of the nodes (see [`order`]). Candidates for the neighbors of a new
-/// node are found by nibbles, if there are any; the neighbors are chosen by codes.
+/// Builds the graph. The codes must be in the order of the nodes (see [`order`]). Nibbles, if there are any, find
+/// candidates for the neighbors of a new node. The 8-bit codes choose the neighbors among the candidates.
 pub(super) fn build(
     codes: &Codes,
     nibbles: Option<&Nibbles>,
@@ -73,7 +73,6 @@ struct NativeBuilder<'a> {
     ef: usize,
 }
 
-/// Buffers of a thread that inserts nodes.
 #[derive(Default)]
 struct Scratch {
     visited: Visited,
@@ -123,10 +122,10 @@ impl NativeBuilder<'_> {
         Lists { flat: &self.links[level].flat, width: self.links[level].width }
     }
 
-    /// Chooses at most `most` neighbors of a node from candidates, sorted the nearest first. A candidate is chosen if it
-    /// is nearer to the node than to all neighbors chosen before, so that neighbors are in different directions.
+    /// Chooses at most `most` neighbors of a node from `candidates`, which are sorted by distance. Skips a candidate
+    /// that is nearer to a chosen neighbor than to the node, so that neighbors are in different directions.
     ///
-    /// A distance does not include the squared norm of the vector it starts from. `own` is this norm for the node.
+    /// Distances from the node leave out its squared norm, which is `own`.
     #[inline(always)]
     fn choose<S: Distances>(&self, own: f32, candidates: &[Candidate], most: usize, chosen: &mut Vec<u32>) {
         chosen.clear();
@@ -157,8 +156,8 @@ impl NativeBuilder<'_> {
         self.codes.distance_norms().get(node as usize).map_or(0.0, |norm| *norm as f32)
     }
 
-    /// Finds the neighbors of a node on each of its levels: candidates by the distances `search`, and the neighbors among
-    /// them by the more accurate `distances`.
+    /// Finds the neighbors of a node, one list for each of its levels. Finds candidates by the distances `search`, and
+    /// chooses neighbors among the candidates by the more accurate `distances`.
     #[inline(always)]
     fn find<S: Distances>(
         &self,
@@ -195,7 +194,6 @@ impl NativeBuilder<'_> {
     }
 }
 
-/// Task that finds the neighbors of a new node on each of its levels.
 struct FindNeighbors<'a> {
     builder: &'a NativeBuilder<'a>,
     node: u32,
@@ -222,13 +220,13 @@ impl Task for FindNeighbors<'_> {
     }
 }
 
-/// Task that adds to the neighbor list of a node those new nodes that chose it. If the list is too short,
+/// Task that returns the neighbor list of `node`, extended by new nodes. If the list is too long,
 /// [`NativeBuilder::choose`] selects the neighbors to keep.
 struct AddNeighbors<'a> {
     builder: &'a NativeBuilder<'a>,
     level: usize,
     node: u32,
-    /// Pairs of `node` and a new node.
+    /// Pairs of `node` and a new node that has `node` as a neighbor.
     others: &'a [(u32, u32)],
     scratch: &'a mut Scratch,
 }
