@@ -9,7 +9,7 @@ use turnwise_index::vectors::Kind;
 use turnwise_shards::{shard::Shards, vector_files::VectorFileFormat};
 
 #[derive(Debug, Args)]
-#[command(after_help = EMBED_FORMATS, mut_arg("max_errors", describe_max_errors))]
+#[command(after_help = EMBED_FORMATS, mut_args(describe_for_embed))]
 pub(crate) struct EmbedArgs {
     /// Files and folders to read; `-` is standard input
     ///
@@ -48,13 +48,16 @@ pub(crate) struct EmbedArgs {
     pub(crate) read: ReadArgs,
 }
 
-/// Changes the help of `--max-errors`, whose effect differs from that in `turnwise ingest`.
-fn describe_max_errors(arg: Arg) -> Arg {
-    arg.long_help(
-        "Stop after more than N rejected records [default: 100]\n\n\
-         OUT is not written in this case.\n\n\
-         The setting `ingest.max_errors` changes the default.",
-    )
+/// Changes the help of `--max-errors`, which has a different effect in `turnwise embed`.
+fn describe_for_embed(arg: Arg) -> Arg {
+    match arg.get_id().as_str() {
+        "max_errors" => arg.long_help(
+            "Stop after more than N rejected records [default: 100]\n\n\
+             OUT is not written in this case.\n\n\
+             The setting `ingest.max_errors` changes the default.",
+        ),
+        _ => arg,
+    }
 }
 
 const EMBED_FORMATS: &str = "\
