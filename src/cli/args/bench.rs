@@ -313,6 +313,6 @@ TERMS is an analyzer of `turnwise analyze` (default mixed-1) or one of:
   letters                single characters and their bigrams
   scikit                 words of at least two characters and their bigrams, as in scikit-learn with
                          ngram_range=(1, 2)
-Without TERMS, tfidf-svd is the encoder that `turnwise model fit` fits with its default options.
+Without TERMS, tfidf-svd uses the encoder of `turnwise model fit`.
 
 In benchmarks, `--precision auto` means f32.";

@@ -242,9 +242,9 @@ pub(crate) struct EvaluationArgs {
     /// Which step to save as the model: label-free, dev or last [default: label-free; role-position: last]
     ///
     /// label-free: the last step whose score is close to the best score. With held-out dialogues, each of them is split into
-    /// two halves; the score is the overlap of the nearest neighbors of both halves, and close means within one standard
-    /// error, but at least within 0.005. Without held-out dialogues, the score is the share of the nearest neighbors by BM25 that are also nearest
-    /// neighbors by vectors, and close means within 0.005.
+    /// two halves; the score is the overlap of the nearest neighbors of both halves, and close means within 0.005 or one
+    /// standard error, whichever is larger. Without held-out dialogues, the score is the share of the nearest neighbors
+    /// by BM25 that are also nearest neighbors by vectors, and close means within 0.005.
     ///
     /// dev: the first step with the best mean of the main measures of the --dev tasks.
     ///
@@ -299,7 +299,7 @@ pub(crate) struct ObjectiveArgs {
     ///
     /// siamese-s: turns before a response (default 1).
     ///
-    /// context-cca: turns on each side of an utterance (default 1). The layer of --context-layer always uses 1.
+    /// context-cca: turns on each side of an utterance (default 1). The layer of --context-layer always uses one turn on each side.
     #[arg(long, value_name = "N")]
     pub(crate) context: Option<usize>,
     /// Only dialoguecse, joint: how to combine the context turns, i1 or i2 [default: i2]

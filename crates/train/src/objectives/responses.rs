@@ -43,7 +43,7 @@ pub static SIAMESE_S: Definition = Definition {
 
 pub static SIAMESE_M: Definition = Definition {
     name: "siamese-m",
-    about: "responses: several turns match their response (SiameseBERT-M, from the same paper)",
+    about: "responses: several turns match their response (SiameseBERT-M, from the paper on response selection)",
     steps: Some(steps(|given| read(given, Matching::Perceptron, 3))),
     ..Definition::DEFAULT
 };
