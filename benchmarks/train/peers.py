@@ -2,10 +2,11 @@
 """A step of DialogueCSE and of dial2vec: turnwise's beside PyTorch's, on the same examples, in turns, in one run.
 
     benchmarks/train/peers.py PROGRAM CORPUS MODEL [--frozen N] [--steps N] [--rounds N] [--objective NAME] [--dropout P]
+        [--device cpu|cuda] [--precision f32|bf16]
 
 PROGRAM is the benchmark's binary (`cargo bench --bench train --no-run` names it). PyTorch runs twice: padded, as people
 write it (transformers' BertModel), and fed the same packed tokens (no padding; attention by groups of like length). Both
-compute the same loss: with --dropout 0 the first losses are compared.
+compute the same loss: with --dropout 0 the first losses are compared. In bf16, PyTorch runs under autocast.
 """
 
 import argparse, json, subprocess, tempfile, time
@@ -19,7 +20,10 @@ parser.add_argument("program"), parser.add_argument("corpus"), parser.add_argume
 parser.add_argument("--frozen", type=int, default=0), parser.add_argument("--steps", type=int, default=4)
 parser.add_argument("--rounds", type=int, default=3), parser.add_argument("--objective", default="dialoguecse")
 parser.add_argument("--dropout", type=float, default=0.1), parser.add_argument("--only", default="")
+parser.add_argument("--device", default="cpu"), parser.add_argument("--precision", default="f32")
 args = parser.parse_args()
+# The tensors that the functions below create are on this device, too.
+torch.set_default_device(args.device)
 torch.set_num_threads(2)
 
 common = ["--model", args.model, "--objective", args.objective, "--steps", str(args.steps)]
@@ -32,6 +36,7 @@ rate = {"dialoguecse": 5e-5, "dial2vec": 1e-5}[args.objective]
 def fresh():
     model = BertModel.from_pretrained(args.model, add_pooling_layer=False, attn_implementation="sdpa",
                                       hidden_dropout_prob=args.dropout, attention_probs_dropout_prob=args.dropout)
+    model.to(args.device)
     model.train()
     frozen = [model.embeddings, *model.encoder.layer[: args.frozen]] if args.frozen else []
     for module in frozen:
@@ -147,17 +152,21 @@ def torch_run(forward):
     losses, seconds = [], []
     for batch in batches:
         begun = time.perf_counter()
-        states, mask = forward(model, batch["sequences"])
+        with torch.autocast(args.device, torch.bfloat16, enabled=args.precision == "bf16"):
+            states, mask = forward(model, batch["sequences"])
+        states = states.float()
         loss = {"dialoguecse": dialoguecse, "dial2vec": dial2vec}[args.objective](states, mask, batch["shape"])
         loss.backward()
         optimizer.step(), schedule.step(), optimizer.zero_grad()
-        seconds.append(time.perf_counter() - begun)
+        # Reading the loss waits for the GPU.
         losses.append(float(loss.detach()))
+        seconds.append(time.perf_counter() - begun)
     return losses, seconds
 
 
 def ours():
-    command = [args.program, "time", args.corpus, *common, "--frozen", str(args.frozen), "--dropout", str(args.dropout)]
+    command = [args.program, "time", args.corpus, *common, "--frozen", str(args.frozen), "--dropout", str(args.dropout),
+               "--device", args.device, "--precision", args.precision]
     lines = [json.loads(l) for l in subprocess.run(command, check=True, capture_output=True, text=True).stdout.splitlines()]
     return [l["loss"] for l in lines], [l["seconds"] for l in lines]
 
@@ -173,6 +182,6 @@ for _ in range(args.rounds):
 per_step = {n: sum(min(r[i] for r in rounds) for i in range(len(rounds[0]))) / len(rounds[0]) for n, rounds in best.items()}
 tokens = sum(len(s) for b in batches for s in b["sequences"]) / len(batches)
 rows = sum(len(b["sequences"]) * max(map(len, b["sequences"])) for b in batches) / len(batches)
-print(f"{args.objective}, {tokens:.0f} tokens a step ({rows:.0f} with padding), {args.frozen} layers frozen, dropout {args.dropout}, 2 threads")
+print(f"{args.objective}, {tokens:.0f} tokens a step ({rows:.0f} with padding), {args.frozen} layers frozen, dropout {args.dropout}, {args.device}, {args.precision}")
 for name, seconds in per_step.items():
     print(f"{name:18} {seconds * 1000:8.0f} ms   {per_step[name] / per_step['turnwise']:5.2f}×   losses {' '.join(f'{l:.4f}' for l in losses[name])}")

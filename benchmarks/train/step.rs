@@ -2,15 +2,16 @@
 //!
 //! `cargo bench --bench train -- dump CORPUS FILE --model FOLDER` writes the batches of a run, for training in other
 //! programs. `… -- time CORPUS --model FOLDER --steps N --frozen N --dropout P --objective NAME` prints a JSON line per
-//! step: the loss, the wall-clock time and the processor time, in seconds.
+//! step: the loss, the gradient norm, the wall-clock time and the processor time, in seconds. `--device cuda` runs the
+//! steps on a GPU, and `--precision bf16` computes in bf16 [default: f32].
 
 #![allow(clippy::print_stdout)]
 
 use std::{collections::BTreeMap, env, error::Error, fs, path::PathBuf, time::Instant};
 
-use candle_core::{DType, Device};
+use candle_core::DType;
 use turnwise_corpus::{Dialogue, formats::ReadOptions, walk};
-use turnwise_encoder::folder::ModelFolder;
+use turnwise_encoder::{Device, DeviceChoice, folder::ModelFolder};
 use turnwise_train::{
     data::TrainingSet,
     model::{Freezing, Trainable},
@@ -54,7 +55,9 @@ fn main() -> Anyhow<()> {
     )?;
     let network = folder.network()?;
     let freezing = Freezing { layers: steps.frozen_layers, embeddings: false, memory: 1 << 30 };
-    let model = Trainable::new(network, freezing, &Device::Cpu, DType::F32)?;
+    let device = Device::open(option("--device").map_or(Ok(DeviceChoice::Cpu), |d| d.parse())?)?;
+    let dtype = if option("--precision").as_deref() == Some("bf16") { DType::BF16 } else { DType::F32 };
+    let model = Trainable::new(network, freezing, device.inner(), dtype)?;
     let goal =
         steps.create(&Setup { model: &model, data: &data, seed: recipe.file.seed, sources: &NoSources })?;
     match what.as_str() {
@@ -119,7 +122,7 @@ fn time(goal: &dyn Objective, data: &TrainingSet, settings: &StepSettings, model
         let (begun, cpu) = (Instant::now(), cpu_seconds());
         let stepped = trainer.step()?;
         let line = serde_json::json!({
-            "loss": stepped.loss, "tokens": stepped.tokens,
+            "loss": stepped.loss, "gradient": stepped.norm, "tokens": stepped.tokens,
             "seconds": begun.elapsed().as_secs_f64(), "cpu": cpu_seconds() - cpu,
         });
         println!("{line}");

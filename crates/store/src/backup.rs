@@ -108,7 +108,8 @@ pub fn restore(source: &Path, root: &Path, command: &str) -> Result<Backup> {
     let manifest = Manifest { created: backup.created, ..Manifest::default() };
     let view = writer::rebuild_derived(root, manifest)?;
     if view.totals() != backup.totals {
-        return Err(damaged(&path, "the totals of the restored index do not match this file".to_owned()));
+        let hint = format!("delete {} and use a different backup", root.display());
+        return Err(Error::corrupt(&path, "the totals of the restored index do not match it").with_hint(hint));
     }
     Ok(backup)
 }

@@ -91,7 +91,7 @@ impl Embedded {
         let (Ok(lexical), root) = (&self.lexical, self.root.display()) else { return None };
         if !lexical.is_current(&self.snapshot) {
             return Some(format!(
-                "the lexical index is older than the records; `turnwise index build -i {root}` updates it"
+                "the lexical index does not match the records; `turnwise index build -i {root}` updates it"
             ));
         }
         (lexical.tail() > LONG_LEXICAL_TAIL).then(|| {

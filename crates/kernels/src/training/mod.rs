@@ -154,6 +154,11 @@ impl Dropout {
         }
     }
 
+    /// Returns the key, the threshold and the scale, for code that computes [`Dropout::factor`] on another device.
+    pub fn parts(&self) -> ([u32; 2], u32, f32) {
+        (self.key, self.threshold, self.scale)
+    }
+
     /// Returns the factor for the element at an index: 0 if the element is dropped.
     #[inline(always)]
     pub fn factor(&self, index: u32) -> f32 {

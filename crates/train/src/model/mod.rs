@@ -33,6 +33,12 @@ pub struct Freezing {
     pub memory: usize,
 }
 
+impl Freezing {
+    fn fixes_embeddings(&self) -> bool {
+        self.embeddings || self.layers > 0
+    }
+}
+
 /// A network with trained upper layers. The lower layers can be frozen.
 pub struct Trainable {
     /// The original network. It provides all weights that are not trained.
@@ -41,6 +47,7 @@ pub struct Trainable {
     layers: Vec<Layer>,
     /// Number of layers in `bottom`.
     below: usize,
+    freezing: Freezing,
     parameters: Vec<Parameter>,
     device: Device,
     dtype: DType,
@@ -82,7 +89,7 @@ impl Trainable {
                 hint: Some(format!("at least one layer must be trained: freeze 0 to {}", count - 1)),
             });
         }
-        let fixed = freezing.embeddings || freezing.layers > 0;
+        let fixed = freezing.fixes_embeddings();
         let mut make = Maker::new(&network.shape, on);
         // On a GPU, candle also runs the frozen layers, without gradients.
         let by_engine = fixed && on.is_cpu() && dtype == DType::F32;
@@ -100,6 +107,7 @@ impl Trainable {
             bottom,
             layers,
             below,
+            freezing,
             parameters,
             device: on.clone(),
             dtype,
@@ -205,7 +213,7 @@ impl Trainable {
         Ok(states)
     }
 
-    /// Runs the forward pass with an autograd graph.
+    /// Runs the forward pass with an autograd graph. Frozen layers have no dropout, as in [`Frozen`].
     fn graph(&self, packed: &Packed, dropout: Option<&DropoutConfig>) -> Result<Tensor> {
         let mut x = match &self.bottom {
             Bottom::Frozen(frozen) => {
@@ -215,10 +223,12 @@ impl Trainable {
                     .map_err(device::error)?
             }
             Bottom::Tables(tables) => {
+                let dropout = dropout.filter(|_| !self.freezing.fixes_embeddings());
                 tables.embed(packed, &self.start.shape, dropout, self.dtype).map_err(device::error)?
             }
         };
         for (n, layer) in self.layers.iter().enumerate() {
+            let dropout = dropout.filter(|_| self.below + n >= self.freezing.layers);
             x = layer
                 .run(&x, packed, &self.start.shape, self.number(n), dropout, self.dtype)
                 .map_err(device::error)?;

@@ -6,7 +6,7 @@ use candle_core::{D, Result, Tensor};
 use rayon::prelude::*;
 use turnwise_kernels::training::{self, Attended};
 
-use super::Dropout;
+use super::{Dropout, mask::attention_mask};
 
 /// Computes self-attention with candle's operations: pads the sequences to equal length and masks the padding.
 ///
@@ -40,18 +40,7 @@ pub fn attention(
     let scores = queries.matmul(&keys.t()?)?.broadcast_add(&mask)?;
     let mut weights = candle_nn::ops::softmax(&scores, D::Minus1)?;
     if let Some(dropped) = dropped {
-        let mut factors = vec![0f32; count * heads * longest * longest];
-        for (n, length) in lengths.iter().enumerate() {
-            let dropped = dropped.of(n as u32);
-            for row in 0..heads * length {
-                let (head, i) = (row / length, row % length);
-                let at = ((n * heads + head) * longest + i) * longest;
-                for j in 0..*length {
-                    factors[at + j] = dropped.factor((row * length + j) as u32);
-                }
-            }
-        }
-        let factors = Tensor::from_vec(factors, (count, heads, longest, longest), device)?;
+        let factors = attention_mask(dropped, lengths, heads, device)?;
         weights = (weights * factors.to_dtype(dtype)?)?;
     }
     let context = weights.matmul(&values)?.transpose(1, 2)?.contiguous()?;

@@ -9,6 +9,7 @@
 
 pub(super) mod attention;
 pub(super) mod linear;
+mod mask;
 pub(super) mod norm;
 mod pool;
 mod product;
@@ -103,8 +104,7 @@ const CHUNK: usize = 1 << 14;
 /// Applies dropout to a tensor. If `dropout` is `None`, returns the tensor unchanged.
 pub fn dropout(x: &Tensor, dropout: Option<Dropout>) -> Result<Tensor> {
     let Some(dropout) = dropout else { return Ok(x.clone()) };
-    let factors: Vec<f32> = (0..x.elem_count() as u32).into_par_iter().map(|n| dropout.factor(n)).collect();
-    x * Tensor::from_vec(factors, x.shape(), x.device())?.to_dtype(x.dtype())?
+    x * mask::mask(dropout, x.shape(), x.device())?.to_dtype(x.dtype())?
 }
 
 /// Applies dropout to values in place. The backward pass applies the same mask to the gradient.
