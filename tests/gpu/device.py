@@ -22,7 +22,7 @@ parser.add_argument("stages", nargs="*")
 parser.add_argument("--device", default="cuda", help="cpu rehearses the stages without a GPU")
 parser.add_argument("--work", type=pathlib.Path, default=pathlib.Path("/tmp/turnwise-gpu"))
 parser.add_argument("--results", type=pathlib.Path, default=pathlib.Path("results.json"))
-parser.add_argument("--texts", type=int, default=160_000, help="number of utterances of the stage `encode`")
+parser.add_argument("--texts", type=int, default=60_000, help="number of utterances of the stage `encode`")
 parser.add_argument("--steps", type=int, default=10, help="steps of each objective in the stage `objectives`")
 args = parser.parse_args()
 
@@ -209,14 +209,16 @@ def encode():
              ("BERT-base", base(), "utterances.txt")]
     for name, model, texts in cases:
         count = sum(1 for _ in open(WORK / texts, encoding="utf-8"))
+        precisions = ("bf16", "f16", "f32") if GPU else ("bf16", "f32")
+        batches = "256,1024" if "utter" in texts else "64,256"
+        theirs = guarded(lambda: [json.loads(line) for line in run(
+            sys.executable, "encode.py", model, texts, ",".join(precisions), batches, args.device).splitlines()])
         row = {}
-        for precision in ("bf16", "f16", "f32") if GPU else ("bf16", "f32"):
+        for precision in precisions:
             ours = guarded(lambda: json.loads(run(PROGRAM, "model", "bench", "-m", f"{model}/", "--device", args.device,
                                                   "--precision", precision, "--input", texts, "--format", "json"))[0])
-            batches = "256,1024" if "utter" in texts else "64,256"
-            theirs = guarded(lambda: [json.loads(line) for line in run(
-                sys.executable, "encode.py", model, texts, precision, batches, args.device).splitlines()])
-            row[precision] = {"turnwise": ours, "sentence_transformers": theirs}
+            peer = [t for t in theirs if t["precision"] == precision] if isinstance(theirs, list) else theirs
+            row[precision] = {"turnwise": ours, "sentence_transformers": peer}
         found[f"{name}, {texts.removesuffix('.txt')}"] = {"texts": count, **row}
     return found
 

@@ -1,6 +1,7 @@
-"""Throughput of sentence-transformers on a GPU: encode.py MODEL TEXTS f32|bf16|f16 BATCH,… [DEVICE]
+"""Throughput of sentence-transformers on a GPU: encode.py MODEL TEXTS PRECISION,… BATCH,… [DEVICE]
 
-Prints one line of JSON per batch size: the seconds for all texts, after a warm-up. Tokenizing counts, loading does not.
+Prints one line of JSON per precision (f32, bf16, f16) and batch size: the seconds for all texts, after a warm-up.
+Tokenizing counts, loading does not.
 """
 
 import json
@@ -11,13 +12,16 @@ import time
 import torch
 from sentence_transformers import SentenceTransformer
 
-model, texts, precision, batches, *device = sys.argv[1:]
+model, texts, precisions, batches, *device = sys.argv[1:]
 texts = pathlib.Path(texts).read_text("utf-8").splitlines()
-dtype = {"f32": torch.float32, "bf16": torch.bfloat16, "f16": torch.float16}[precision]
-encoder = SentenceTransformer(model, device=(device or ["cuda"])[0], model_kwargs={"torch_dtype": dtype})
-for batch in map(int, batches.split(",")):
-    # The warm-up has the same lengths as the texts.
-    encoder.encode(texts[:: max(1, len(texts) // (4 * batch))], batch_size=batch, show_progress_bar=False)
-    begun = time.perf_counter()
-    encoder.encode(texts, batch_size=batch, show_progress_bar=False)
-    print(json.dumps({"batch": batch, "seconds": time.perf_counter() - begun}), flush=True)
+dtypes = {"f32": torch.float32, "bf16": torch.bfloat16, "f16": torch.float16}
+for precision in precisions.split(","):
+    settings = {"torch_dtype": dtypes[precision]}
+    encoder = SentenceTransformer(model, device=(device or ["cuda"])[0], model_kwargs=settings)
+    for batch in map(int, batches.split(",")):
+        # The warm-up has the same lengths as the texts.
+        encoder.encode(texts[:: max(1, len(texts) // (4 * batch))], batch_size=batch, show_progress_bar=False)
+        begun = time.perf_counter()
+        encoder.encode(texts, batch_size=batch, show_progress_bar=False)
+        seconds = time.perf_counter() - begun
+        print(json.dumps({"precision": precision, "batch": batch, "seconds": seconds}), flush=True)
