@@ -97,6 +97,22 @@ fn dropout_depends_on_the_key() {
 }
 
 #[test]
+fn frozen_layers_have_no_dropout_in_the_graph_either() {
+    let packed = Packed::new(sequences());
+    let dropout = DropoutConfig { probability: 0.1, key: 5 };
+    for (layers, embeddings) in [(0, true), (1, true), (2, false)] {
+        // In f64, candle also runs the frozen layers, as on a GPU.
+        let freezing = Freezing { layers, embeddings, memory: 1 << 20 };
+        let other = Trainable::new(network(), freezing, &Device::Cpu, DType::F64).unwrap();
+        let states = flat(&other.states(&packed, Some(&dropout)).unwrap());
+        let expected = flat(&trainable(layers, embeddings).states(&packed, Some(&dropout)).unwrap());
+        for (a, b) in states.iter().zip(&expected) {
+            assert!((a - b).abs() < 1e-5, "{layers} {embeddings}: {a} {b}");
+        }
+    }
+}
+
+#[test]
 fn the_network_contains_the_current_parameters() {
     let trainable = trainable(0, false);
     assert_eq!(trainable.network().unwrap(), network());
