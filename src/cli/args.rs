@@ -73,7 +73,9 @@ pub(crate) struct GlobalArgs {
     /// commands that need an index stop with an error.
     #[arg(short, long, global = true, value_name = "NAME|PATH")]
     pub(crate) index: Option<String>,
-    /// Milvus collection to use instead of a local index
+    /// Milvus collection to use instead of a local index; not together with -i
+    ///
+    /// Takes precedence over the setting `index`.
     ///
     /// For example `milvus://localhost:19530/chats`, or `milvuss://…` for an encrypted connection. The environment
     /// variable TURNWISE_MILVUS_TOKEN holds the credentials: `user:password` or an API key.
@@ -89,7 +91,7 @@ pub(crate) struct GlobalArgs {
     pub(crate) format: Option<Format>,
     /// Print results and errors only
     ///
-    /// `turnwise eval` does not have this option: its -q is --per-query.
+    /// In `turnwise eval`, -q means --per-query, and --quiet does not exist.
     #[arg(short, long, global = true, conflicts_with = "verbose")]
     pub(crate) quiet: bool,
     /// Print more details on standard error; repeat for more
@@ -103,7 +105,8 @@ pub(crate) struct GlobalArgs {
     pub(crate) threads: Option<usize>,
     /// Seed of the random number generator [default: 0]
     ///
-    /// It determines random samples, splits, clusters and training. The same seed gives the same results.
+    /// It determines random samples, splits, clusters and training. The same command with the same seed gives
+    /// the same results on the same machine.
     #[arg(long, global = true, value_name = "N")]
     pub(crate) seed: Option<u64>,
     /// Read settings from FILE instead of ./turnwise.toml
@@ -157,9 +160,10 @@ pub(crate) enum Command {
     /// Detects the format of each file; `turnwise corpus formats` lists the formats. Creates the index if it does not
     /// exist. A dialogue whose ID is in the index is replaced if its content changed, and skipped otherwise.
     ///
-    /// Also updates the lexical index and computes the vectors of the new dialogues. Their model is that of the existing
-    /// vectors. If there are none, it is the default model, if that is installed. Without a model, only lexical search works
-    /// until `turnwise encode` has computed the vectors.
+    /// Also updates the lexical index and computes the vectors of the new dialogues. The model is that of
+    /// the existing vectors; for an index without vectors, the default model, if it is installed. Without a model, only
+    /// lexical search works until `turnwise encode` has computed the vectors. New vectors are searchable at once, and
+    /// `turnwise index build` adds them to the vector graph, which is faster.
     ///
     /// Example: turnwise ingest -i chats exports/
     Ingest(IngestArgs),
@@ -283,7 +287,7 @@ pub(crate) enum Command {
     /// Download, import, fit and inspect models
     #[command(subcommand)]
     Model(ModelCommand),
-    /// Check this machine and the current folder for problems
+    /// Check this machine and the current folder: processor, device, model, settings, indexes
     Doctor,
     /// Show the settings, or create a settings file
     #[command(subcommand)]

@@ -55,7 +55,7 @@ pub(crate) const DEFINITIONS: [Definition; 15] = [
         "64",
         "maximum size of a record in megabytes (1,000,000 bytes); larger records are rejected",
     ),
-    Definition::new("ingest.index", "true", "update the search index after an ingest"),
+    Definition::new("ingest.index", "true", "update the lexical index and the vectors after an ingest; false is the same as --no-index"),
     Definition::new(
         "ingest.encode",
         "true",
@@ -63,7 +63,7 @@ pub(crate) const DEFINITIONS: [Definition; 15] = [
     ),
     Definition::new("ingest.batch", "1000", "number of dialogues flushed to disk together"),
     Definition::new("encode.batch", "4096", "maximum number of texts to encode together"),
-    Definition::new("store.segment_mb", "64", "maximum size of a log file in megabytes"),
+    Definition::new("store.segment_mb", "64", "maximum size of a data file (log segment) in megabytes"),
 ];
 
 /// Settings file in the working folder.

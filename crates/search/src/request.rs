@@ -163,7 +163,7 @@ impl Fusion {
 #[cfg_attr(feature = "clap", derive(clap::ValueEnum))]
 #[serde(rename_all = "lowercase")]
 pub enum FusionMethod {
-    /// Weighted sum of the cosine and the BM25 score, which is scaled to 0…1.
+    /// Weighted sum of the cosine and the scaled BM25 score, which is s / (s + 10) for a score s.
     #[default]
     Weighted,
     /// Reciprocal rank fusion: the sum of weight / (k + rank) over the lists.

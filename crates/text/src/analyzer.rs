@@ -72,8 +72,8 @@ impl Analyzer {
     pub fn names() -> String {
         format!(
             "{ANALYZER} (words; character bigrams for scripts without spaces) or {JIEBA} (Chinese words by \
-             dictionary; needs a build with `--features jieba`), either with the suffix {STEM}LANGUAGE (stemming of \
-             Latin words: {})",
+             dictionary; needs a build with `--features jieba`). Both can be followed by {STEM}LANGUAGE (stemming of \
+             Latin words: {}). The 1 is a version",
             LANGUAGES.map(|(code, _)| code).join(", ")
         )
     }

@@ -33,13 +33,13 @@ pub(crate) enum BenchCommand {
     Throughput(ThroughputArgs),
     /// Run a quick self-test on the sample dialogues
     ///
-    /// Runs each part of turnwise once, in less than a minute. Exits with code 1 if a result is not as expected.
+    /// Runs each part of turnwise once, in less than a minute. Downloads the default model if it is missing. Exits with code 1 if a result is not as expected.
     Smoke {
         /// Folder for the output; its previous contents are removed
         #[arg(long, value_name = "FOLDER", default_value = "benchmark-results/smoke")]
         folder: PathBuf,
     },
-    /// Build a test set for a task from a labeled corpus
+    /// Build a test set for a task
     #[command(subcommand)]
     Build(BuildCommand),
     /// List the recipes and the data that they need
@@ -73,7 +73,7 @@ pub(crate) enum BenchCommand {
         #[command(flatten)]
         run: RunArgs,
     },
-    /// Write a report of all saved results: tables of the papers, curves, maps and speed
+    /// Write a report of all saved results: tables of the papers, curves, 2D maps of dialogues, and speed
     Report {
         /// Folder with the saved results
         #[arg(long, value_name = "FOLDER", default_value = "benchmark-results")]
@@ -112,7 +112,8 @@ pub(crate) enum TaskCommand {
     ///
     /// Dialogues of the same domain are relevant to each other; every dialogue must have exactly one domain.
     /// Reports MAP and MRR for retrieval, and purity, NMI, ARI and accuracy for categorization (clustering). For
-    /// relatedness, reports the Spearman correlation of the cosine of two dialogues with whether their domains are equal.
+    /// relatedness, reports the Spearman correlation, over pairs of dialogues, of their cosine with 1 (same domain) or 0
+    /// (different domains).
     #[command(mut_args(show_profile))]
     Dialogues {
         #[command(flatten)]
@@ -308,11 +309,11 @@ Rankers:
   +last-N                use only the last N turns of a dialogue or context
   +cls, +mean            pool the tokens by the first token, or by the mean
 
-TERMS is an analyzer of `turnwise analyze` (default mixed-1) or one of:
+TERMS is an analyzer of `turnwise analyze` (default mixed-1; for tfidf-svd, the model that `turnwise model fit` makes of \
+the benchmark's own texts) or one of:
   pairs                  words (Chinese: single characters) and their bigrams
   letters                single characters and their bigrams
   scikit                 words of at least two characters and their bigrams, as in scikit-learn with
                          ngram_range=(1, 2)
-Without TERMS, tfidf-svd uses the encoder of `turnwise model fit`.
 
-In benchmarks, `--precision auto` means f32.";
+With a ranker, `--precision auto` means f32.";

@@ -36,8 +36,8 @@ pub(crate) enum BuildCommand {
     /// such as 1 (different) to 5 (same meaning). Separate the scores of several people by commas; `bench dsts`
     /// uses their median.
     ///
-    /// A pair is a sentence and one of the ten sentences nearest to it. Each ranker finds the same number of pairs. If the
-    /// sentences have intents, the same number of pairs with equal intents is added. The pairs are shuffled.
+    /// A pair is a sentence and one of the ten sentences nearest to it. All rankers contribute equally many pairs. If the
+    /// sentences have intents, as many pairs of sentences with equal intents are among the pairs. The pairs are shuffled.
     #[command(mut_args(describe_for_benchmarks))]
     Dsts {
         #[command(flatten)]

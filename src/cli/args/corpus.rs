@@ -52,7 +52,7 @@ impl ReadArgs {
 pub(crate) struct RejectArgs {
     /// Write a list of the rejected records to FILE, as JSON lines
     ///
-    /// A record is rejected if it cannot be read or stored. Each line has the file, the line number and the reason.
+    /// A record is a row or line of a file, or a dialogue that cannot be stored. Each line has the file, the line number and the reason.
     /// Without this option, rejected records are only counted, and the first few are printed as warnings.
     #[arg(long = "rejects", value_name = "FILE")]
     pub(crate) file: Option<PathBuf>,
@@ -139,7 +139,8 @@ pub(crate) struct CleanArgs {
     pub(crate) normalize: Option<NormalForm>,
     /// Skip dialogues whose turns are the same as those of an earlier dialogue
     ///
-    /// The IDs can be different. For `ingest`, the dialogues in the index also count as earlier. Not available with --engine.
+    /// The texts and roles are compared, not the IDs. In `ingest`, the dialogues of the index count as earlier, too; not
+    /// available with --engine.
     #[arg(long)]
     pub(crate) dedupe: bool,
     /// Replace email addresses, phone numbers and card numbers with placeholders

@@ -51,7 +51,7 @@ pub(crate) struct EncoderArgs {
     ///
     /// `auto` on the CPU: int8 for the default model, else bf16 or int16, whichever is faster. `auto` on a GPU: bf16.
     ///
-    /// f32 gives the vectors of sentence-transformers; the other precisions are faster and slightly less accurate.
+    /// f32 gives the same vectors as sentence-transformers; the other precisions are faster and slightly less accurate.
     /// `turnwise model bench` measures the speed and the accuracy of each precision on this machine.
     #[arg(long, value_enum, value_name = "PRECISION", default_value = "auto")]
     pub(crate) precision: PrecisionArg,
@@ -70,7 +70,7 @@ pub(crate) struct EncoderArgs {
     pub(crate) dialogue_mode: Option<DialogueMode>,
     /// How to pool the parts of a dialogue into one vector [default: mean]
     ///
-    /// With --dialogue-mode sequence, the parts are token vectors; with utterances, they are utterance vectors.
+    /// With --dialogue-mode sequence, the parts are the tokens of the dialogue; with utterances, its utterance vectors.
     #[arg(long, value_enum, value_name = "POOLING")]
     pub(crate) pooling: Option<DialoguePooling>,
 }
@@ -80,7 +80,7 @@ pub(super) fn describe_for_benchmarks(arg: Arg) -> Arg {
     match arg.get_id().as_str() {
         "precision" => arg.long_help(
             "Numeric precision of the computation\n\n\
-             In benchmarks, `auto` means f32, which gives the vectors of sentence-transformers. The other precisions are \
+             Here, `auto` means f32, which gives the same vectors as sentence-transformers. The other precisions are \
              faster and slightly less accurate.",
         ),
         _ => arg,
@@ -111,9 +111,9 @@ pub(super) fn describe_for_encode(arg: Arg) -> Arg {
             ),
         "precision" => arg.long_help(
             "Numeric precision of the computation\n\n\
-             `auto` is the precision of the vectors in the index. If it has none, and with --replace, `auto` on the CPU \
-             is int8 for the default model, else bf16 or int16, whichever is faster; on a GPU, it is bf16.\n\n\
-             f32 gives the vectors of sentence-transformers; the other precisions are faster and slightly less accurate. \
+             `auto` is the precision of the vectors in the index. If the index has no vectors, or with --replace, `auto` \
+             on the CPU is int8 for the default model, else bf16 or int16, whichever is faster; on a GPU, it is bf16.\n\n\
+             f32 gives the same vectors as sentence-transformers; the other precisions are faster and slightly less accurate. \
              `turnwise model bench` measures the speed and the accuracy of each precision on this machine.",
         ),
         _ => arg,

@@ -24,11 +24,13 @@ pub(crate) struct DuplicatesArgs {
     pub(crate) members: usize,
     /// Compare all pairs, even in large indexes
     ///
-    /// By default, all pairs of up to 8,192 distinct vectors are compared. Above that, a vector in the graph is compared
-    /// only with its neighbors there, which is faster but can miss some pairs.
+    /// By default, all pairs are compared if there are at most 8,192 distinct vectors. With more, each vector is compared
+    /// only with its neighbors in the vector graph, which is faster but can miss some pairs.
     #[arg(long)]
     pub(crate) exact: bool,
     /// Only utterances or dialogues that match a filter, such as 'domain=banking and role=user'
+    ///
+    /// `turnwise search --help` describes filters at its end.
     #[arg(long, value_name = "EXPRESSION", value_parser = parse_value::<Filter>)]
     pub(crate) filter: Option<Filter>,
 }
@@ -59,6 +61,8 @@ pub(crate) struct ClustersArgs {
     #[arg(long, alias = "map", value_name = "N", default_value_t = 0)]
     pub(crate) map_points: usize,
     /// Only dialogues that match a filter, such as 'domain=banking and turns>2'
+    ///
+    /// `turnwise search --help` describes filters at its end.
     #[arg(long, value_name = "EXPRESSION", value_parser = parse_value::<Filter>)]
     pub(crate) filter: Option<Filter>,
 }
@@ -68,5 +72,6 @@ Clusters are computed by k-means on the vectors of the dialogues; a different --
 ranked by three criteria: their share in the cluster, how much higher this share is than in all dialogues, and their \
 rarity.
 
-Without -k, several numbers of clusters are tried on a sample, up to the square root of the number of dialogues. Of those \
-that separate the clusters nearly as well as the best one, the largest number is used.";
+Without -k, several numbers of clusters are tried on a sample, up to the square root of the number of dialogues. The \
+silhouette measures how well the clusters are separated. The largest number is used whose silhouette is close to the best \
+one.";

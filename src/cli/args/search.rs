@@ -51,8 +51,9 @@ pub(crate) struct SearchArgs {
     /// File of queries, one per line
     ///
     /// A line is a query text or a JSON request, such as {"id": "q7", "query": "where is my refund", "k": 100}. The keys
-    /// of a request are `id` and those of `POST /v1/search`. The command-line options are the defaults of each request.
-    /// The results are printed as JSON lines, in the order of the queries.
+    /// of a request are `id` [default: the line number] and those of `POST /v1/search`, which docs/serving.md describes.
+    /// The command-line options are the defaults of each request. The results are printed as JSON lines, in the order of
+    /// the queries.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["query", "context", "turns"])]
     pub(crate) queries: Option<PathBuf>,
     /// With --queries: print a TREC run instead of JSON lines, with NAME as its tag
@@ -64,7 +65,9 @@ pub(crate) struct SearchArgs {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum SearchCommand {
-    /// Tune the fusion weights on queries with known relevant results
+    /// Choose the fusion method and its weights by queries with known relevant results
+    ///
+    /// Chooses the combination with the highest MAP.
     ///
     /// To search for the word "tune", write `turnwise search -- tune`.
     Tune(TuneArgs),
@@ -77,13 +80,13 @@ pub(crate) struct TuneArgs {
     /// Example of a line: {"query": "where is my refund", "relevant": ["billing-001#3"]}
     #[arg(value_name = "FILE", required_unless_present = "reset")]
     pub(crate) labelled: Option<PathBuf>,
-    /// Save the best weights as the default of the index
+    /// Save the best method and weights as the defaults of the index
     ///
-    /// Without this flag, the weights are only printed. The weights are chosen on one half of the queries. They are saved only
-    /// if they are better than the current default on the other half.
+    /// Without this flag, they are only printed. They are chosen on one half of the queries, and saved only if their MAP
+    /// on the other half is higher than that of the current defaults.
     #[arg(long)]
     pub(crate) save: bool,
-    /// Remove the saved weights, and use the built-in defaults again
+    /// Remove the saved method and weights, and use the built-in defaults again
     #[arg(long, alias = "forget", conflicts_with_all = ["save", "labelled"])]
     pub(crate) reset: bool,
 }
@@ -91,7 +94,7 @@ pub(crate) struct TuneArgs {
 #[derive(Debug, Args)]
 #[command(mut_args(describe_for_similar))]
 pub(crate) struct SimilarArgs {
-    /// ID of an utterance (billing-001#3) or of a dialogue (billing-001)
+    /// ID of an utterance (billing-001#3), to find utterances, or of a dialogue (billing-001), to find dialogues
     #[arg(required_unless_present = "dialogue", conflicts_with = "dialogue")]
     pub(crate) id: Option<String>,
     /// Find dialogues similar to the one in FILE, in any format that `ingest` reads; `-` is standard input
@@ -147,16 +150,16 @@ pub(crate) struct QueryArgs {
     ///
     /// dense: the cosine, from -1 to 1. bm25: the BM25 score, which has no upper limit. hybrid with weighted
     /// fusion: the weighted sum, at most 1.3 with the default weights. hybrid with rrf: at most about 0.02 with the
-    /// defaults. --explain shows how a score was computed.
+    /// defaults. With --rerank, the score of the reranking. --explain shows how a score was computed.
     #[arg(long, value_name = "SCORE")]
     pub(crate) min_score: Option<f32>,
     /// Minimum percentile of a hit, from 0 to 100
     ///
-    /// The percentile compares the hit with random pairs of texts in the index. It is the share of pairs that are
-    /// less similar than the hit and the query. Needs an index with vectors, and does not work with --mode bm25.
+    /// The percentile is the percentage of random pairs of texts in the index whose cosine is lower than that of the
+    /// query and the hit. Needs an index with vectors, and does not work with --mode bm25.
     #[arg(long, value_name = "PERCENT")]
     pub(crate) min_percentile: Option<f64>,
-    /// Compare the query with all vectors instead of using the vector graph
+    /// Compare the query with all vectors instead of using the vector graph (HNSW)
     ///
     /// Slower, but finds all nearest vectors. The graph finds nearly all of them. Does not work with --mode bm25.
     #[arg(long)]
@@ -214,7 +217,7 @@ pub(crate) struct RankingArgs {
 
 const SEARCH_USAGE: &str = "\
 turnwise search [OPTIONS] <QUERY>
-       turnwise search [OPTIONS] --turn <TEXT>... [QUERY]
+       turnwise search [OPTIONS] --turn <TEXT> [--turn <TEXT>]... [QUERY]
        turnwise search [OPTIONS] --context <FILE> [QUERY]
        turnwise search [OPTIONS] --queries <FILE>
        turnwise search tune [OPTIONS] <FILE>";
@@ -225,13 +228,13 @@ Filters (--filter), such as 'role=user and (turns>=6 or meta.channel=phone)':
   corpus, source         name of the corpus (`ingest --source`)
   title, language, domain
                          of the dialogue
-  intent                 of the turn or its dialogue
+  intent                 of the turn or of its dialogue: one of them must match
   role, speaker, text    of the turn
-  time                   of the turn or its dialogue, such as 2026-01-31 or 2026-01-31T12:00:00Z
+  time                   of the turn, else of its dialogue, such as 2026-01-31 or 2026-01-31T12:00:00Z
   turns                  number of turns of the dialogue
-  turn                   number of the turn in its dialogue
+  turn                   number of the turn in its dialogue, from 1
   length                 length of the text in characters
-  meta.KEY               other metadata of the turn or its dialogue
+  meta.KEY               other metadata of the turn or of its dialogue, likewise
 Operators are = != < <= > >= and ~ (contains, ignoring case). Combine conditions with and, or, not and parentheses. \
 With --of dialogues, fields of a turn match if one of the turns matches, and length is that of the whole dialogue.
 

@@ -7,7 +7,7 @@ use clap::Args;
 #[derive(Debug, Args)]
 #[command(
     after_help = "API keys are given in the file of --keys (TOML), with one table per key:\n\n  [[key]]\n  name = \"support\"\n  secret = \"…\"               # or sha256 = \"…\", the SHA-256 hash of the secret\n  scopes = [\"read\"]           # \"read\" (search), \"write\" (ingest, delete), or both; default: read\n  filter = \"corpus=support\"   # only these dialogues are visible; default: all\n  indexes = [\"chats\"]         # only these indexes are accessible; default: all\n\nor in the environment variable TURNWISE_API_KEYS, separated by commas: SECRET, SECRET:read, SECRET:write or \
-SECRET:read+write. There, a key without a scope can read and write."
+SECRET:read+write. There, a key without a scope can read and write. A request sends its key in the header `Authorization: Bearer SECRET`."
 )]
 pub(crate) struct ServeArgs {
     /// Another index to serve in addition to that of -i, by name or path; repeatable

@@ -27,8 +27,8 @@ pub(crate) struct TrainArgs {
 pub(crate) enum TrainCommand {
     /// Train once with each value of a setting and compare the results
     ///
-    /// For each combination of values, prints the loss, the agreement with neighbors by BM25, and the measures of the held-out
-    /// dialogues and of the --dev tasks. With several seeds, prints the means.
+    /// For each combination of values, prints the loss, both scores of `--select label-free`, and the measures of the --dev
+    /// tasks. With several seeds, prints the means.
     #[command(after_help = SWEEP_HELP)]
     Sweep(Box<SweepArgs>),
     /// List the included recipes, the models they start from, and whether their data is on this machine
@@ -86,16 +86,17 @@ pub(crate) struct TrainRunArgs {
     /// `turnwise train --help` describes the objectives at its end, for example auto, context-cca and joint.
     ///
     /// A recipe is a file, such as the recipe.toml of an earlier run, or the name of an included recipe, such as
-    /// dialoguecse-ecd (see `turnwise train list`).
+    /// dialoguecse-ecd (see `turnwise train list`). Options take precedence over the recipe.
     #[arg(value_name = "OBJECTIVE|RECIPE", required = true)]
     objective_or_recipe: Option<String>,
     /// Training dialogues: the name or folder of an index, or files and folders
     ///
-    /// Folders are read recursively. Each path is one corpus. With some objectives, all examples of a step come from the same
-    /// corpus. With auto and joint, each corpus adds to the default number of steps. See docs/training.md.
+    /// A plain name is an index; write a folder of files with a slash, such as chats/. Folders are read recursively.
+    /// Several paths can be given, and each one is a corpus. With some objectives, all examples of a step come from the
+    /// same corpus. With auto and joint, each corpus adds to the default number of steps. See docs/training.md.
     #[arg(short, long, value_name = "INDEX|PATH", num_args = 1..)]
     pub(crate) corpus: Vec<PathBuf>,
-    /// Folder that the recipe's paths are relative to [default: data, for an included recipe]
+    /// Folder that the recipe's paths are relative to [default: included recipe: data; recipe file: the current folder]
     #[arg(long, value_name = "FOLDER")]
     pub(crate) data: Option<PathBuf>,
     /// Model to start from: a name or a folder [default: all-MiniLM-L6-v2]
@@ -226,8 +227,8 @@ pub(crate) struct EvaluationArgs {
     /// Labeled benchmark to evaluate the model on during training; repeatable
     ///
     /// One of dialogues:PATH, sr:FILE, dsts:FILE or response:FILE. They have the formats and measures of `turnwise
-    /// bench dialogues`, `bench sr`, `bench dsts` and `bench response`. This option only reports the measures; `--select
-    /// dev` chooses the saved step by them.
+    /// bench dialogues`, `bench sr`, `bench dsts` and `bench response`. The measures are only reported. To choose the
+    /// saved step by them, add `--select dev`.
     #[arg(long, value_name = "TASK:PATH", value_parser = parse_value::<DevTask>)]
     pub(crate) dev: Vec<DevTask>,
     /// Number of steps between evaluations; 0 disables them [default: a fifth of the steps]
@@ -241,12 +242,14 @@ pub(crate) struct EvaluationArgs {
     pub(crate) held_out: Option<usize>,
     /// Which step to save as the model: label-free, dev or last [default: label-free; role-position: last]
     ///
-    /// label-free: the last step whose score is close to the best score. With held-out dialogues, each of them is split into
-    /// two halves; the score is the overlap of the nearest neighbors of both halves, and close means within 0.005 or one
-    /// standard error, whichever is larger. Without held-out dialogues, the score is the share of the nearest neighbors
-    /// by BM25 that are also nearest neighbors by vectors, and close means within 0.005.
+    /// label-free: the last step whose score is close to the best score. With held-out dialogues, each of them is split
+    /// into two halves, and each half has its nearest neighbors among the other dialogues. The score is the share of
+    /// neighbors that both halves have in common; close means within 0.005 or one standard error, whichever is larger.
+    /// Without held-out dialogues, the score is the share of the nearest neighbors by BM25 that are also nearest neighbors
+    /// by vectors; close means within 0.005.
     ///
-    /// dev: the first step with the best mean of the main measures of the --dev tasks.
+    /// dev: the first step with the best mean over the --dev tasks. Of each task, the first measure counts that `turnwise
+    /// bench` prints for it.
     ///
     /// last: the last step.
     #[arg(long, value_name = "CRITERION", value_parser = parse_value::<Selection>)]
@@ -274,7 +277,8 @@ pub(crate) struct ObjectiveArgs {
     pub(crate) auxiliary: Vec<(ObjectiveName, f64)>,
     /// Maximum number of tokens of a training sequence [default: set by the objective]
     ///
-    /// A sequence is one utterance. With objectives that train the vectors of dialogues, it is a whole dialogue.
+    /// A sequence is one utterance; with auto and dial2vec, a whole dialogue; with mlm, several consecutive turns; with
+    /// relevance, the turns and the candidate response.
     #[arg(long, value_name = "N")]
     pub(crate) max_tokens: Option<usize>,
     /// Temperature τ of the softmax [default: set by the objective]
@@ -293,7 +297,7 @@ pub(crate) struct ObjectiveArgs {
     pub(crate) hard_negatives: Option<usize>,
     /// Number of context turns [default: set by the objective]
     ///
-    /// dialoguecse, joint: turns around a response (default 3).
+    /// dialoguecse, joint: turns before and after a response, counted together (default 3).
     ///
     /// responses, siamese-m, relevance: turns before a response (default 3).
     ///
@@ -315,8 +319,8 @@ pub(crate) struct ObjectiveArgs {
     pub(crate) context_layer: bool,
     /// Only context-cca, --context-layer: weight of the context in the similarity, from 0 to 1 [default: 0.5]
     ///
-    /// With 0, similarities are those of the model without the layer. With 1, they depend only on the context that
-    /// the layer predicts for an utterance. Lower values are safer for texts about topics that are not in the
+    /// With 0, similarities are those of the model without the layer. With 1, they depend only on the vectors that
+    /// the layer predicts for the neighboring turns. Lower values are safer for texts about topics that are not in the
     /// corpus.
     #[arg(long, alias = "strength", value_name = "0..1")]
     pub(crate) context_weight: Option<f64>,
@@ -418,7 +422,9 @@ fn train_help() -> String {
 }
 
 const TRAIN_EXAMPLES: &str = "
-`auto` is another name of `neighbors`. Start with auto for dialogue search, context-cca for turns, joint for both. \
+`auto` is another name of `neighbors`. Start with auto for dialogue search, context-cca for turns, joint for both, and \
+responses for response selection. The paper on response selection is "Leveraging Extended Chat History through Sentence \
+Embedding in Multi-turn Dialogue toward Increasing User Engagement" (Ding et al., 2022). \
 The model of the best step is saved (see --select). docs/training.md describes the objectives and their defaults.
 
 Examples:

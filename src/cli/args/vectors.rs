@@ -75,7 +75,7 @@ OUT has the vectors in the order of the input:
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum UnitArg {
-    /// Each text or turn
+    /// Each turn (of a dialogue) or text (of a file of texts)
     Utterances,
     /// Each dialogue as a whole
     Dialogues,
@@ -105,9 +105,9 @@ pub(crate) enum UnitsArg {
 pub(crate) struct EncodeArgs {
     /// Files and folders of dialogues; only with --shard, or with --assemble and --engine
     ///
-    /// With --shard: the dialogues to encode, or the folder of an index [default: the index given by -i]. With
-    /// --assemble and --engine: the files and folders that the shards were made from. Otherwise, the dialogues are
-    /// those of the index, and INPUT is refused.
+    /// Usually, there is no INPUT: the dialogues of the index are encoded. With --shard: the dialogues to encode, or the
+    /// folder of an index [default: the index given by -i]. With --assemble and --engine: the files and folders that
+    /// the shards were made from.
     #[arg(value_name = "INPUT")]
     pub(crate) inputs: Vec<PathBuf>,
     /// What to encode [default: the kinds that already have vectors; both if there are no vectors]
@@ -143,7 +143,7 @@ pub(crate) struct ShardArgs {
     /// File format of a shard
     #[arg(long, value_enum, value_name = "FORMAT", default_value = "arrow", requires = "shard")]
     pub(crate) to: ShardTarget,
-    /// Add the vectors of the shards in PLACE to the index
+    /// Add the vectors of the shards in PLACE to the index, which must contain the dialogues
     ///
     /// PLACE is the value of --out; all its shards must be complete. With --engine, writes the dialogues of INPUT and
     /// their vectors to Milvus instead.
@@ -153,9 +153,10 @@ pub(crate) struct ShardArgs {
 
 const SHARDS: &str = "\
 Encoding in shards: --shard splits INPUT by dialogue ID, encodes one part and writes it to PLACE. To continue after an \
-interruption, run the same command again. When all shards are complete, add them to an index or to Milvus. This does not \
-encode anything again:
+interruption, run the same command again:
   turnwise encode --shard 0/4 --out PLACE INPUT…                 encode the first of four shards
+
+When all shards are complete, add them to an index or to Milvus, without encoding anything again:
   turnwise encode --assemble PLACE -i INDEX                      add the vectors to an index
   turnwise encode --assemble PLACE INPUT… --engine ADDRESS       write dialogues and vectors to Milvus
 

@@ -181,7 +181,8 @@ fn formats() -> String {
 #[cfg(feature = "serve")]
 fn routes(document: &serde_json::Value) -> String {
     let mut page = String::from(
-        "# HTTP routes\n\n`GET /openapi.json` describes the same routes with the schemas of requests and responses.\n",
+        "# HTTP routes\n\n`GET /openapi.json` describes the same routes with the schemas of requests and responses. A \
+         request with an API key has the header `Authorization: Bearer KEY`.\n",
     );
     let empty = serde_json::Map::new();
     for (path, operations) in document["paths"].as_object().unwrap_or(&empty) {

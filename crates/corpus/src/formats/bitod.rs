@@ -8,7 +8,7 @@ use crate::formats::prelude::*;
 
 pub(super) static FORMAT: Format = Format {
     name: "bitod",
-    about: "BiTOD, English and Chinese (an object of Scenario and Events by dialogue id)",
+    about: "BiTOD, English and Chinese (one JSON object whose keys are dialogue ids, each with Scenario and Events)",
     sniff,
     read,
 };

@@ -155,7 +155,7 @@ fn detect(probe: &Probe<'_>) -> Option<bool> {
 
 pub(super) static TRAIN: Format = Format {
     name: "dial2vec-train",
-    about: "dial2vec's train.tsv: roles, the dialogue and modified copies of it (utterance#utterance|…), 0",
+    about: "dial2vec's train.tsv: roles, the dialogue and modified copies of it (utterance#utterance|…), and a 0 without meaning",
     sniff: sniff_train,
     read: read_train,
 };

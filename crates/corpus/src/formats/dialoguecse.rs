@@ -102,7 +102,7 @@ fn list(cell: &str) -> impl Iterator<Item = &str> {
 
 pub(super) static SELECT: Format = Format {
     name: "dialoguecse-select",
-    about: "DialogueCSE's select.txt: id, text, intent, ids of the same meaning, ids of another",
+    about: "DialogueCSE's select.txt: id, text, intent, ids of sentences with the same meaning, ids of sentences with another meaning",
     sniff: sniff_select,
     read: |input, options| read(input, options, select),
 };

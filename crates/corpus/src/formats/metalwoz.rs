@@ -12,7 +12,7 @@ use crate::formats::prelude::*;
 
 pub(super) static FORMAT: Format = Format {
     name: "metalwoz",
-    about: "MetaLWOz (dialogues/*.txt: one JSON dialogue per line, the bot speaks first); MultiWOZ 2.0 in this layout",
+    about: "MetaLWOz (dialogues/*.txt: one JSON dialogue per line, the bot speaks first); also MultiWOZ 2.0, if it is in the same layout",
     sniff,
     read,
 };

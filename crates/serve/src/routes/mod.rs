@@ -161,13 +161,13 @@ pub(crate) static ROUTES: &[Route] = &[
         "post",
         "/v1/similar",
         Access::Read,
-        "Find utterances or dialogues similar to a given one",
+        "Find utterances or dialogues similar to one of the index (`like`) or to a given dialogue (`dialogue`)",
         handler!(search::similar),
     )
     .takes(&[INDEX])
     .body(RequestBody::Json(schema::<SearchRequest>))
     .returns(ResponseBody::Stream { whole: schema::<Response>, item: schema::<Hit> }),
-    Route::new("post", "/v1/respond", Access::Read, "Find responses for a context", handler!(search::respond))
+    Route::new("post", "/v1/respond", Access::Read, "Find replies to a conversation: answers to similar turns of the index, or the best of given candidates", handler!(search::respond))
         .takes(&[INDEX])
         .body(RequestBody::Json(schema::<RespondRequest>))
         .returns(ResponseBody::Stream { whole: schema::<Replies>, item: schema::<Reply> }),

@@ -24,7 +24,7 @@ use turnwise_encoder::{Sequence, network::Activation};
 
 pub static RESPONSES: Definition = Definition {
     name: "responses",
-    about: "responses: a response is similar to the turns before it",
+    about: "responses: a response is similar to the turns before it, by the cosine",
     benchmark: "response responses.jsonl",
     steps: Some(StepTraining {
         warm_up: 30,
@@ -36,14 +36,14 @@ pub static RESPONSES: Definition = Definition {
 
 pub static SIAMESE_S: Definition = Definition {
     name: "siamese-s",
-    about: "responses: a turn matches its response (SiameseBERT-S, from the paper on response selection)",
+    about: "responses: a turn matches its response, after a trained layer (SiameseBERT-S, from the paper on response selection)",
     steps: Some(StepTraining { several_turns: false, ..steps(|given| read(given, Matching::Layer, 1)) }),
     ..Definition::DEFAULT
 };
 
 pub static SIAMESE_M: Definition = Definition {
     name: "siamese-m",
-    about: "responses: several turns match their response (SiameseBERT-M, from the paper on response selection)",
+    about: "responses: several turns match their response, after two trained layers (SiameseBERT-M, from the paper on response selection)",
     steps: Some(steps(|given| read(given, Matching::Perceptron, 3))),
     ..Definition::DEFAULT
 };

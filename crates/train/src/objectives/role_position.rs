@@ -30,7 +30,7 @@ use turnwise_encoder::Sequence;
 pub static ROLE_POSITION: Definition = Definition {
     name: "role-position",
     former_name: Some("places"),
-    about: "utterances: those with similar dialogue acts (question, thanks) get similar vectors",
+    about: "utterances: predicts the speaker's role and the position in the dialogue, so that similar dialogue acts (question, thanks) get similar vectors",
     held_out: false,
     // The label-free criterion measures topics, not dialogue acts.
     select: Selection::Last,
