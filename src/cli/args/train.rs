@@ -423,8 +423,8 @@ fn train_help() -> String {
 
 const TRAIN_EXAMPLES: &str = "
 `auto` is another name of `neighbors`. Start with auto for dialogue search, context-cca for turns, joint for both, and \
-responses for response selection. The paper on response selection is "Leveraging Extended Chat History through Sentence \
-Embedding in Multi-turn Dialogue toward Increasing User Engagement" (Ding et al., 2022). \
+responses for response selection. The paper on response selection is \"Leveraging Extended Chat History through Sentence \
+Embedding in Multi-turn Dialogue toward Increasing User Engagement\" (Ding et al., 2022). \
 The model of the best step is saved (see --select). docs/training.md describes the objectives and their defaults.
 
 Examples:
