@@ -55,7 +55,11 @@ pub(crate) const DEFINITIONS: [Definition; 15] = [
         "64",
         "maximum size of a record in megabytes (1,000,000 bytes); larger records are rejected",
     ),
-    Definition::new("ingest.index", "true", "update the lexical index and the vectors after an ingest; false is the same as --no-index"),
+    Definition::new(
+        "ingest.index",
+        "true",
+        "update the lexical index and the vectors after an ingest; false is the same as --no-index",
+    ),
     Definition::new(
         "ingest.encode",
         "true",

@@ -309,11 +309,11 @@ Rankers:
   +last-N                use only the last N turns of a dialogue or context
   +cls, +mean            pool the tokens by the first token, or by the mean
 
-TERMS is an analyzer of `turnwise analyze` (default mixed-1; for tfidf-svd, the model that `turnwise model fit` makes of \
-the benchmark's own texts) or one of:
+TERMS is an analyzer of `turnwise analyze` (default mixed-1) or one of:
   pairs                  words (Chinese: single characters) and their bigrams
   letters                single characters and their bigrams
   scikit                 words of at least two characters and their bigrams, as in scikit-learn with
                          ngram_range=(1, 2)
+Without TERMS, tfidf-svd is the encoder of `turnwise model fit`, fitted on the texts of the benchmark.
 
 With a ranker, `--precision auto` means f32.";
