@@ -176,7 +176,7 @@ proptest! {
         index(&root, &seeds, true);
         let searcher = searcher(&root);
         let method = if weighted { FusionMethod::Weighted } else { FusionMethod::Rrf };
-        // `candidates` is so large that the lists have all candidates. The fusion then does not depend on `k`.
+        // `candidates` is so large that both lists are complete. The score of a hit is then the same on every page.
         let fusion = Some(Fusion { method, ..Fusion::default() });
         let base = SearchRequest { fusion, candidates: 500, k: 400, ..request(mode, HitKind::Utterances) };
         let all = searcher.search(&base).unwrap().hits;

@@ -85,8 +85,8 @@ fn grid() -> Vec<Fusion> {
 }
 
 impl Tuned {
-    /// Returns the fusion with the best MAP. Returns `None` unless this MAP and the expected MAP are both greater than the
-    /// MAP of the current default.
+    /// Returns the fusion with the best MAP. Returns `None` unless this MAP and the expected MAP are both greater than
+    /// the MAP of the current default.
     pub fn better(&self) -> Option<&Tried> {
         let best = self.tried.first()?;
         (self.expected.map > self.default_quality.map && best.quality.map > self.default_quality.map)
