@@ -96,7 +96,7 @@ impl Partition {
     }
 }
 
-/// Clusters the items into at most `k` clusters, fewer if there are fewer distinct items. 0 counts as 1.
+/// Clusters the items into at most `k` clusters, fewer if there are fewer distinct items. A `k` of 0 counts as 1.
 ///
 /// Keeps the best of `restarts` runs. If there are more than [`RESTART_SAMPLE`] items, the runs use a sample, and the
 /// best centers are then refined on all items.
