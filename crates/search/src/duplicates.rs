@@ -232,7 +232,7 @@ impl UnionFind {
         at
     }
 
-    /// Joins the sets of two members. Returns true if they were in different sets.
+    /// Joins the sets of two vectors. Returns true if the vectors were in different sets.
     fn join(&mut self, a: usize, b: usize) -> bool {
         let (a, b) = (self.root(a), self.root(b));
         self.parents[a.max(b)] = a.min(b) as u32;

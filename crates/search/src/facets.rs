@@ -40,7 +40,7 @@ pub struct Facet {
 /// A value of a field, with the number of dialogues that have it.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct FacetValue {
-    /// The value.
+    /// Value of the field, as text.
     pub value: String,
     /// Number of dialogues that match the filter and have this value, in a dialogue field or in a turn.
     pub dialogues: u64,

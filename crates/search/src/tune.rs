@@ -45,7 +45,7 @@ pub struct Quality {
 /// A fusion that was tried, with its ranking quality.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Tried {
-    /// The fusion.
+    /// Method and parameters of the fusion.
     pub fusion: Fusion,
     /// Mean quality over all evaluated queries.
     pub quality: Quality,
@@ -54,9 +54,9 @@ pub struct Tried {
 /// Result of tuning the fusion on labeled queries.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Tuned {
-    /// Number of queries evaluated: those with a relevant item in the index.
+    /// Number of queries that were evaluated.
     pub queries: usize,
-    /// Number of queries that were skipped because none of their relevant items is in the index.
+    /// Number of queries that were skipped, because all of their relevant ids are in `unknown`.
     pub without_relevant: usize,
     /// Relevant ids that are ignored, because they are not in the index or have the wrong type. For example, a dialogue
     /// id has the wrong type if the request searches for utterances.
@@ -200,7 +200,7 @@ struct Judge<'a> {
     cache: RefCell<Cache>,
 }
 
-/// Cosines and ids of candidates, so that they are computed and read only once for all fusions.
+/// Cache of the cosines and ids of candidates. They are computed or read only once for all fusions.
 #[derive(Default)]
 struct Cache {
     cosines: HashMap<(Version, Option<TurnNo>), Option<f32>>,
@@ -345,8 +345,8 @@ impl Tuning {
 }
 
 impl Searcher {
-    /// Returns the fusion of the request. If it has none, returns the tuned fusion of the index, or else the built-in
-    /// default.
+    /// Returns the fusion of the request. If the request sets none, returns the tuned fusion of the index, or else the
+    /// built-in default.
     pub fn fusion(&self, request: &SearchRequest) -> Fusion {
         request.fusion.or(self.tuning.as_ref().map(|tuning| tuning.fusion)).unwrap_or_default()
     }

@@ -46,8 +46,8 @@ pub struct Tried {
     pub silhouette: f64,
 }
 
-/// Chooses the number of clusters. Also returns the tried cluster counts in ascending order. Returns 1 without a trial
-/// if there are fewer than 4 items, and 0 if there are none.
+/// Chooses the number of clusters. Also returns the tried cluster counts in ascending order. With 1 to 3 items, tries
+/// nothing and returns 1; without items, returns 0.
 pub(super) fn choose(items: Items<'_>, seed: u64, stop: Stop<'_>) -> Result<(usize, Vec<Tried>)> {
     let most = items.len().isqrt().min(MAX_CLUSTERS);
     if most < 2 {

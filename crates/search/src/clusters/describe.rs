@@ -57,7 +57,7 @@ fn terms_of(dialogue: &Dialogue, analyzer: &Analyzer) -> Vec<String> {
 
 /// Counter of the dialogues that contain a term, for each term and cluster.
 struct Counts {
-    /// For each term, the clusters with this term, and the number of dialogues in each.
+    /// For each term, pairs of a cluster and the number of its dialogues that contain the term.
     terms: HashMap<String, Vec<(u32, u32)>>,
     /// Number of dialogues in each cluster.
     sizes: Vec<u32>,
@@ -264,7 +264,7 @@ fn shares(domains: BTreeMap<String, u64>, size: u64) -> Vec<Share> {
 }
 
 /// Computes the purity. `single` has the number of dialogues with exactly one domain, by domain and cluster. Returns
-/// `None` if there are none.
+/// `None` if no dialogue has exactly one domain.
 fn purity(single: &BTreeMap<String, BTreeMap<u32, u64>>, clusters: usize) -> Option<Purity> {
     let dialogues: u64 = single.values().flat_map(BTreeMap::values).sum();
     let most = |cluster: u32| single.values().filter_map(|of| of.get(&cluster)).max().copied().unwrap_or(0);

@@ -243,8 +243,8 @@ fn members(of: &[u32], clusters: usize) -> Vec<Vec<u32>> {
     members
 }
 
-/// Moves an item to each empty cluster, as its new center: the item that is farthest from its old center. Items that
-/// are alone in a cluster or equal to their center are not moved, so clusters can stay empty.
+/// Moves an item to each empty cluster and makes it the center: the item that is farthest from its old center. Does not
+/// move items that are alone in a cluster or equal to their center, so a cluster can stay empty.
 fn fill_empty(
     items: Items<'_>,
     centers: &mut [f32],

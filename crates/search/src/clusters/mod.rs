@@ -88,11 +88,12 @@ pub struct Clusters {
 /// Agreement of the clusters with the domains of the dialogues.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Purity {
-    /// Fraction of the counted dialogues whose domain is the most frequent one in their cluster, from 0 to 1.
+    /// Fraction of the dialogues with exactly one domain for which it is the most frequent domain in their cluster, from
+    /// 0 to 1.
     pub purity: f64,
-    /// Number of counted dialogues: the clustered dialogues with exactly one domain.
+    /// Number of clustered dialogues with exactly one domain.
     pub dialogues: u64,
-    /// Number of distinct domains of the counted dialogues.
+    /// Number of distinct domains of these dialogues.
     pub domains: u64,
 }
 

@@ -13,10 +13,10 @@ const MAX_IDS: usize = 3;
 struct Component {
     points: Vec<usize>,
     size: u64,
-    /// Among owners from before the last build, the one with the greatest id. Rows are sorted by descending id, so it
-    /// has the smallest row.
+    /// The owner with the greatest id that was in the index at the last build of the graphs. Rows are sorted by
+    /// descending id, so it has the smallest row.
     first_built: Option<Owner>,
-    /// Among owners from after the last build, the one with the greatest id.
+    /// The owner with the greatest id that was added after the last build of the graphs.
     first_recent: Option<Owner>,
 }
 
@@ -78,7 +78,8 @@ impl Component {
         found
     }
 
-    /// Returns the greatest id of an owner; `None` if its dialogue no longer exists.
+    /// Returns the greatest id of the owners, with the turn of an utterance. Returns `None` if the dialogue no longer
+    /// exists.
     fn greatest(&self, sweep: &DistinctVectors<'_>) -> Result<Option<(DialogueId, Option<TurnNo>)>> {
         let owners = self.first_built.iter().chain(&self.first_recent);
         owners.map(|owner| id_of(sweep, owner)).try_fold(None, |greatest, id| Ok(greatest.max(id?)))
