@@ -53,7 +53,7 @@ struct FreeBlocks {
 static CACHE: BlockCache = BlockCache::new();
 
 /// Enables the cache of freed blocks of at least 128 KiB. It keeps at most `bytes` bytes and 1024 blocks. Without this
-/// call, nothing is cached. Call it only once: a second call does not count the blocks that are already in the cache.
+/// call, nothing is cached. Call it only once: each call resets the limit in bytes, without counting the cached blocks.
 pub fn enable_block_cache(bytes: usize) {
     CACHE.enable(bytes);
 }

@@ -45,7 +45,7 @@ const ROUNDING: f32 = 1e-6;
 pub struct DuplicateOptions<'a> {
     /// Kind of the items: utterances or dialogues.
     pub kind: Kind,
-    /// Minimum cosine of two connected items, from -1 to 1.
+    /// Minimum cosine at which two items count as duplicates, from -1 to 1.
     pub threshold: f32,
     /// Maximum number of groups to return. The largest groups are returned.
     pub limit: usize,
@@ -62,8 +62,8 @@ pub struct DuplicateOptions<'a> {
 pub struct Duplicates {
     /// Number of items compared. Items without a vector or with a zero vector are skipped.
     pub looked_at: u64,
-    /// Number of distinct vectors of these items. A vector counts twice if items from before and from after the last
-    /// build of the graphs share it.
+    /// Number of distinct vectors of the compared items. A vector counts twice if it belongs both to items in the graph
+    /// and to items added after the last build of the graph.
     pub different: u64,
     /// Whether all pairs were compared. If false, approximate search in the HNSW graph was used.
     pub exact: bool,
@@ -89,7 +89,7 @@ pub struct Group {
 }
 
 /// Items of a group that have the same vector. Items added after the last build of the
-/// graphs form separate members.
+/// graph form separate members.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Member {
     /// Number of items in this member.
@@ -232,7 +232,7 @@ impl UnionFind {
         at
     }
 
-    /// Joins the sets of two vectors. Returns true if the vectors were in different sets.
+    /// Joins the sets that contain the vectors `a` and `b`. Returns true if these were two different sets.
     fn join(&mut self, a: usize, b: usize) -> bool {
         let (a, b) = (self.root(a), self.root(b));
         self.parents[a.max(b)] = a.min(b) as u32;

@@ -45,7 +45,7 @@ pub struct Token {
     pub range: Range<usize>,
 }
 
-/// Returns the terms of a text in order of appearance, by the default analyzer.
+/// Analyzes a text with the default analyzer. Returns the terms in order of appearance.
 pub fn analyze(text: &str) -> Vec<Token> {
     Analyzer::default().analyze(text)
 }

@@ -59,7 +59,7 @@ impl FromStr for Language {
     }
 }
 
-/// Returns whether a letter is Latin. The letter must be in lower case, as in terms.
+/// Returns whether a character is a Latin letter. Checks only lower-case letters, because terms are in lower case.
 fn is_latin(c: char) -> bool {
     matches!(c, 'a'..='z' | '\u{df}'..='\u{f6}' | '\u{f8}'..='\u{24f}' | '\u{1e00}'..='\u{1eff}')
 }

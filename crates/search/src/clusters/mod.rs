@@ -29,8 +29,8 @@ const RESTARTS: usize = 4;
 /// Options of a topic map.
 #[derive(Debug, Clone)]
 pub struct ClusterOptions<'a> {
-    /// Number of clusters; `None` to choose it automatically, and 0 counts as 1. The result has fewer clusters if there
-    /// are fewer distinct vectors.
+    /// Number of clusters; `None` chooses it automatically, and 0 counts as 1. The result has fewer clusters if there are
+    /// fewer distinct vectors.
     pub k: Option<usize>,
     /// Random seed. The same dialogues and the same seed give the same result.
     pub seed: u64,
@@ -88,12 +88,12 @@ pub struct Clusters {
 /// Agreement of the clusters with the domains of the dialogues.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Purity {
-    /// Fraction of the dialogues with exactly one domain for which it is the most frequent domain in their cluster, from
-    /// 0 to 1.
+    /// Fraction of the dialogues whose domain is the most frequent domain in their cluster, from 0 to 1. Only dialogues
+    /// with exactly one domain count.
     pub purity: f64,
     /// Number of clustered dialogues with exactly one domain.
     pub dialogues: u64,
-    /// Number of distinct domains of these dialogues.
+    /// Number of distinct domains of the dialogues with exactly one domain.
     pub domains: u64,
 }
 
