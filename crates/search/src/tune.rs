@@ -56,7 +56,7 @@ pub struct Tried {
 pub struct Tuned {
     /// Number of queries that were evaluated.
     pub queries: usize,
-    /// Number of queries that were skipped, because all of their relevant ids are in `unknown`.
+    /// Number of queries that were skipped, because they have no relevant id except those in `unknown`.
     pub without_relevant: usize,
     /// Relevant ids that are ignored, because they are not in the index or have the wrong type. For example, a dialogue
     /// id has the wrong type if the request searches for utterances.

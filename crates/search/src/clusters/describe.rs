@@ -111,7 +111,7 @@ const MAX_CHARS: usize = 120;
 pub struct Point {
     /// Id of the dialogue.
     pub id: String,
-    /// Index of its cluster in [`Clusters::clusters`], starting at 0.
+    /// Index of the dialogue's cluster in [`Clusters::clusters`], starting at 0.
     pub cluster: usize,
     /// Coordinates `[x, y]`, each from −1 to 1.
     pub at: [f32; 2],
@@ -136,7 +136,7 @@ impl Point {
     }
 }
 
-/// Computes the map coordinates of a random sample of at most `limit` items, by item index.
+/// Computes map coordinates for a random sample of at most `limit` items. Returns them by the index of the item.
 fn map_positions(
     items: Items<'_>,
     limit: usize,

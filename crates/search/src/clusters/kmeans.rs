@@ -124,13 +124,13 @@ pub(super) fn kmeans(
     }
 }
 
-/// Returns a random sample of `limit` items, in their original order. Returns all items if there are fewer.
+/// Returns a random sample of `limit` items, in their original order. Returns all items if there are at most `limit`.
 pub(super) fn sample(items: Items<'_>, limit: usize, seed: u64) -> Vec<Item> {
     sample_indices(items.len(), limit, seed).into_iter().map(|n| items.items[n]).collect()
 }
 
 /// Returns a random sample of `limit` indices below `count`, in ascending order. Returns all indices if there are
-/// fewer.
+/// at most `limit`.
 pub(super) fn sample_indices(count: usize, limit: usize, seed: u64) -> Vec<usize> {
     if count <= limit {
         return (0..count).collect();

@@ -29,8 +29,8 @@ const RESTARTS: usize = 4;
 /// Options of a topic map.
 #[derive(Debug, Clone)]
 pub struct ClusterOptions<'a> {
-    /// Number of clusters; `None` chooses it automatically, and 0 counts as 1. The result has fewer clusters if there are
-    /// fewer distinct vectors.
+    /// Number of clusters; `None` chooses it automatically, and 0 counts as 1. The result has fewer clusters if there
+    /// are fewer distinct vectors.
     pub k: Option<usize>,
     /// Random seed. The same dialogues and the same seed give the same result.
     pub seed: u64,

@@ -9,14 +9,16 @@ use turnwise_index::dense::{DistinctVectors, Owner};
 /// Maximum number of ids per [`Member`].
 const MAX_IDS: usize = 3;
 
-/// A connected component of vectors.
+/// A connected component of vectors, with the items (owners) that have these vectors.
 struct Component {
+    /// Numbers of the vectors.
     points: Vec<usize>,
+    /// Number of owners.
     size: u64,
-    /// The owner with the greatest id that was in the index at the last build of the graphs. Rows are sorted by
-    /// descending id, so it has the smallest row.
+    /// Of the owners that were in the index at the last build of the graphs, the one with the greatest id. Rows are
+    /// sorted by descending id, so this owner has the smallest row.
     first_built: Option<Owner>,
-    /// The owner with the greatest id that was added after the last build of the graphs.
+    /// Of the owners added after the last build of the graphs, the one with the greatest id.
     first_recent: Option<Owner>,
 }
 
