@@ -4,9 +4,9 @@
 //! at least two items. Items with equal texts share one vector. For example, 5000 occurrences of "thank you" form a
 //! group, but only one vector is compared.
 //!
-//! If there are at most 8192 distinct vectors, all pairs are compared. With more vectors, the neighbors of each vector
-//! are searched in the HNSW graph. This search is approximate and can miss a pair. The two vectors are then usually
-//! connected through a third one.
+//! If there are at most 8192 distinct vectors, or no HNSW graph, all pairs are compared. Otherwise, the neighbors of
+//! each vector are searched in the graph. This search is approximate and can miss a pair. The two vectors are then
+//! usually connected through a third one.
 
 mod groups;
 #[cfg(test)]

@@ -111,7 +111,7 @@ const MAX_CHARS: usize = 120;
 pub struct Point {
     /// Id of the dialogue.
     pub id: String,
-    /// Index of the dialogue's cluster in [`Clusters::clusters`], starting at 0.
+    /// Index of the dialogue's cluster in the list `clusters`, starting at 0.
     pub cluster: usize,
     /// Coordinates `[x, y]`, each from −1 to 1.
     pub at: [f32; 2],
