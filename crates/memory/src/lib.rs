@@ -1,8 +1,8 @@
-//! The program's memory allocator: mimalloc with a cache of large blocks. Training enables the cache.
+//! Memory allocator of the program `turnwise`: mimalloc, with a cache of large blocks that training enables.
 //!
-//! A training step allocates and frees hundreds of tensors of tens of megabytes. If they are returned to the
-//! system, the kernel must map and zero their pages again in every step. The sizes repeat from step to step, so the
-//! allocator keeps freed blocks and reuses them for allocations of the same size.
+//! A training step allocates and frees hundreds of tensors of tens of megabytes. If this memory is returned to the
+//! operating system, its pages must be mapped and zeroed again in every step. The sizes are similar in each step, so
+//! the cache keeps freed blocks and reuses them for allocations of about the same size.
 //!
 //! ```
 //! #[global_allocator]
@@ -22,20 +22,21 @@ use std::{
 
 use mimalloc::MiMalloc;
 
-/// Minimum size of cached blocks in bytes.
+/// Minimum size in bytes of an allocation that uses the cache.
 const LARGE: usize = 1 << 17;
-/// Alignment of cached blocks in bytes. Matrix multiplication requires it for its packed copies.
+/// Alignment of cached blocks in bytes, and maximum alignment of an allocation that uses the cache. Matrix
+/// multiplication needs this alignment for its packed copies of matrices.
 const ALIGNED: usize = 128;
-/// Number of size classes per power of two. Sizes are rounded up by at most 1/8, so a block can be reused for a
-/// slightly different size. Training batches differ in their numbers of tokens.
+/// Number of size classes between two powers of two. Sizes are rounded up to a class, by at most 1/8. A block can then
+/// be reused for a slightly different size, as training batches differ in their numbers of tokens.
 const CLASSES_PER_POWER: usize = 8;
 /// Maximum number of cached blocks.
 const MAX_BLOCKS: usize = 1024;
 
-/// Memory allocator with a block cache. Only the program installs it; users of the library can choose their own.
+/// Global allocator: mimalloc with a cache of large blocks. See [`enable_block_cache`].
 pub struct Memory;
 
-/// Block cache of the allocator.
+/// Cache of freed blocks.
 struct BlockCache {
     enabled: AtomicBool,
     free: Mutex<FreeBlocks>,
@@ -45,13 +46,14 @@ struct FreeBlocks {
     /// Size and address of each cached block. Only the first `count` entries are valid.
     blocks: [(usize, usize); MAX_BLOCKS],
     count: usize,
-    /// Remaining capacity in bytes.
+    /// Number of bytes that can still be added to the cache.
     capacity: usize,
 }
 
 static CACHE: BlockCache = BlockCache::new();
 
-/// Enables the cache of large blocks, with a capacity in bytes. Without this call, nothing is cached.
+/// Enables the cache of freed blocks of at least 128 KiB. It keeps at most `bytes` bytes and 1024 blocks. Without this
+/// call, nothing is cached. Call it only once: each call resets the limit in bytes, without counting the cached blocks.
 pub fn enable_block_cache(bytes: usize) {
     CACHE.enable(bytes);
 }
@@ -71,14 +73,15 @@ impl BlockCache {
         self.free.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes a block of `size` bytes from the cache; `None` if no block of this size is cached.
+    /// Removes a block of exactly `size` bytes from the cache and returns it. Returns `None` if there is none or the
+    /// cache is disabled.
     fn take(&self, size: usize) -> Option<*mut u8> {
         if !self.enabled.load(Ordering::Relaxed) {
             return None;
         }
         let mut free = self.lock();
         let count = free.count;
-        // The most recently freed block is most likely still in a CPU cache.
+        // Search from the end: a recently freed block is more likely to be in a CPU cache.
         let found = free.blocks[..count].iter().rposition(|(s, _)| *s == size)?;
         let (_, address) = free.blocks[found];
         free.blocks[found] = free.blocks[count - 1];
@@ -87,7 +90,7 @@ impl BlockCache {
         Some(ptr::with_exposed_provenance_mut(address))
     }
 
-    /// Puts a freed block into the cache. Returns `false` if the cache is disabled or full.
+    /// Adds a block to the cache. Returns false, and leaves the block to the caller, if the cache is disabled or full.
     fn put(&self, block: *mut u8, size: usize) -> bool {
         if !self.enabled.load(Ordering::Relaxed) {
             return false;
@@ -104,8 +107,8 @@ impl BlockCache {
     }
 }
 
-/// Returns the layout to allocate for a requested layout. The size of cacheable blocks is rounded up to a size class,
-/// and their alignment is always [`ALIGNED`]. Other layouts are unchanged.
+/// Returns the layout to allocate for a requested layout. For a cacheable layout, the size is rounded up to a size
+/// class, and the alignment is [`ALIGNED`]. Other layouts are unchanged.
 fn actual_layout(layout: Layout) -> Layout {
     if !is_cacheable(layout) {
         return layout;
@@ -160,7 +163,7 @@ unsafe impl GlobalAlloc for Memory {
             return block;
         }
         if is_cacheable(layout) != is_cacheable(wanted) {
-            // The alignment changes, so allocate a new block.
+            // The alignment of the block can change, so allocate a new block.
             // SAFETY: both blocks are at least as long as the copied range, and they do not overlap.
             unsafe {
                 let new = self.alloc(wanted);
@@ -220,14 +223,14 @@ mod tests {
             let small = Memory.realloc(large, layout(2 * LARGE), 50);
             assert!((0..50).all(|n| *small.add(n) == 9));
             Memory.dealloc(small, layout(50));
-            // Blocks with a larger alignment are not cached.
+            // Blocks with an alignment above `ALIGNED` are not cached.
             let page = Layout::from_size_align(2 * LARGE, 4096).unwrap();
             let aligned = Memory.alloc(page);
             assert!(aligned.addr().is_multiple_of(4096));
             Memory.dealloc(aligned, page);
             Memory.dealloc(other, layout(3 * LARGE + 5));
             CACHE.enabled.store(false, Ordering::Relaxed);
-            // The cache never exceeds its capacity.
+            // The cache rejects a block that is larger than its remaining capacity.
             let left = CACHE.lock().capacity;
             assert!(left <= 8 * LARGE && !CACHE.put(first, left + 1));
         }

@@ -1,12 +1,12 @@
 //! Duplicate detection: finds groups of utterances or dialogues that are equal or nearly equal.
 //!
-//! Two items are connected if the cosine of their vectors reaches a threshold. A group is a connected component.
-//! Equal texts share one vector with many owners. For example, 5000 occurrences of "thank you" are one vector to
-//! compare, and they form a group.
+//! Two items are connected if the cosine of their vectors reaches a threshold. A group is a connected component with
+//! at least two items. Items with equal texts share one vector. For example, 5000 occurrences of "thank you" form a
+//! group, but only one vector is compared.
 //!
-//! Up to a few thousand distinct vectors, all pairs are compared. With more vectors, the nearest-neighbor graph
-//! provides the neighbors of each vector. The graph can miss a pair, but both are usually connected through a third
-//! vector.
+//! If there are at most 8192 distinct vectors, or no HNSW graph, all pairs are compared. Otherwise, the neighbors of
+//! each vector are searched in the graph. This search is approximate and can miss a pair. The two vectors are then
+//! usually connected through a third one.
 
 mod groups;
 #[cfg(test)]
@@ -29,15 +29,15 @@ use turnwise_index::{
 };
 use turnwise_store::Snapshot;
 
-/// Up to this number of vectors, all pairs are compared. This takes a second or two.
+/// Maximum number of vectors for which all pairs are compared by default. This takes a second or two.
 const MAX_EXHAUSTIVE: usize = 8_192;
-/// Maximum number of neighbors to join with a vector. Further neighbors are usually connected through these.
+/// Maximum number of neighbors per graph search. Further neighbors are usually connected through these.
 const MAX_NEIGHBORS: usize = 256;
-/// Number of vectors per block. A block fits into the CPU caches.
+/// Number of vectors per block. Vectors are compared block by block, because a block fits into the CPU caches.
 const BLOCK: usize = 128;
 /// Number of blocks that are compared before the resulting pairs are joined. Limits memory use.
 const BLOCKS_PER_ROUND: usize = 64;
-/// Tolerance for rounding: the cosine of two equal vectors may be below 1 by this amount.
+/// Tolerance of the threshold, because rounding can make the cosine of equal vectors slightly less than 1.
 const ROUNDING: f32 = 1e-6;
 
 /// Options of duplicate detection.
@@ -45,32 +45,33 @@ const ROUNDING: f32 = 1e-6;
 pub struct DuplicateOptions<'a> {
     /// Kind of the items: utterances or dialogues.
     pub kind: Kind,
-    /// Minimum cosine of duplicates, from -1 to 1.
+    /// Minimum cosine at which two items count as duplicates, from -1 to 1.
     pub threshold: f32,
     /// Maximum number of groups to return. The largest groups are returned.
     pub limit: usize,
-    /// Maximum number of members to return per group.
+    /// Maximum number of members to return per group. 0 counts as 1.
     pub shown: usize,
-    /// Compare all pairs, regardless of the number of vectors.
+    /// Whether to compare all pairs even if there are many vectors. By default, large sets use the HNSW graph.
     pub exact: bool,
-    /// Compare only items that match this filter.
+    /// Filter for the items to compare; `None` for all items.
     pub filter: Option<&'a Filter>,
 }
 
 /// Result of duplicate detection.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Duplicates {
-    /// Number of items compared.
+    /// Number of items compared. Items without a vector or with a zero vector are skipped.
     pub looked_at: u64,
-    /// Number of distinct vectors among the compared items.
+    /// Number of distinct vectors of the compared items. A vector counts twice if it belongs both to items in the graph
+    /// and to items added after the last build of the graph.
     pub different: u64,
-    /// True if all pairs were compared.
+    /// Whether all pairs were compared. If false, approximate search in the HNSW graph was used.
     pub exact: bool,
-    /// Total number of groups.
+    /// Total number of groups, including groups that are not returned.
     pub groups_found: u64,
-    /// Total number of items in groups.
+    /// Total number of items in all groups, including groups that are not returned.
     pub in_groups: u64,
-    /// The largest groups, by size and then by greatest id, both descending.
+    /// The largest groups. They are sorted by size, then by the greatest id of an item, both in descending order.
     pub groups: Vec<Group>,
 }
 
@@ -81,33 +82,34 @@ pub struct Group {
     pub size: u64,
     /// Number of dialogues that contain items of the group.
     pub dialogues: u64,
-    /// Number of distinct vectors in the group.
+    /// Number of distinct vectors in the group, counted as in [`Duplicates::different`].
     pub different: u64,
-    /// The most frequent members. The first one represents the group.
+    /// The members with the most items, sorted by descending count. The first member represents the group.
     pub members: Vec<Member>,
 }
 
-/// Items of a group that have the same vector.
+/// Items of a group that have the same vector. Items added after the last build of the
+/// graph form separate members.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Member {
-    /// Number of items with this vector.
+    /// Number of items in this member.
     pub count: u64,
-    /// Cosine with the first member of the group, from −1 to 1.
+    /// Cosine of this member's vector with that of the group's first member, from −1 to 1.
     pub similarity: f32,
-    /// The greatest ids of the items with this vector, in descending order.
+    /// Ids of at most three items of this member: the greatest ids, in descending order.
     pub ids: Vec<String>,
-    /// Title of the dialogue of the first id.
+    /// Title of the dialogue of the first item in `ids`, if it has one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub title: Option<String>,
-    /// Number of turns of the first dialogue, if the items are dialogues.
+    /// Number of turns of the first dialogue in `ids`; `None` if the items are utterances.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub turns: Option<usize>,
-    /// Text of the first item. For a dialogue, its first user turn.
+    /// Text of the first item in `ids`. For a dialogue, its first user turn with text, else its first turn with text.
     pub text: String,
 }
 
-/// Finds groups of duplicates. The result does not depend on the number of threads. Returns an error if the threshold
-/// is not from -1 to 1, or if `stop` returns true.
+/// Finds groups of duplicate utterances or dialogues. The result does not depend on the number of threads. Returns an
+/// error if the threshold is not between -1 and 1, or if `stop` returns true.
 pub fn duplicates(
     snapshot: &Snapshot,
     dense: &DenseReader,
@@ -136,7 +138,8 @@ fn find(
     Ok(found)
 }
 
-/// Joins all pairs of vectors whose cosine reaches the threshold.
+/// Joins the pairs of vectors whose cosine reaches the threshold. If `exact` is false, pairs with a vector in the graph
+/// are found by approximate search.
 fn join(
     sweep: &DistinctVectors<'_>,
     threshold: f32,
@@ -182,8 +185,8 @@ fn join(
     Ok(joined)
 }
 
-/// Compares the first block with all blocks. Returns the pairs that reach the threshold and join two separate sets.
-/// Omitting the other pairs limits memory use if nearly all items are similar.
+/// Compares the vectors of the first block with those of all blocks, including itself. Returns the pairs that reach the
+/// threshold and join two separate sets. Other pairs are omitted to limit memory use when nearly all items are similar.
 fn block_edges(
     sweep: &DistinctVectors<'_>,
     blocks: &[Range<usize>],
@@ -210,7 +213,7 @@ fn block_edges(
     Ok(edges)
 }
 
-/// Disjoint sets (union-find). The smallest member represents its set.
+/// Disjoint sets of vector numbers (union-find). The smallest member represents its set.
 #[derive(Clone)]
 struct UnionFind {
     parents: Vec<u32>,
@@ -229,7 +232,7 @@ impl UnionFind {
         at
     }
 
-    /// Joins the sets of two members. Returns true if they were in different sets.
+    /// Joins the sets that contain the vectors `a` and `b`. Returns true if these were two different sets.
     fn join(&mut self, a: usize, b: usize) -> bool {
         let (a, b) = (self.root(a), self.root(b));
         self.parents[a.max(b)] = a.min(b) as u32;

@@ -1,4 +1,4 @@
-//! Facets: number of dialogues for each value of a field, such as domain, role or language.
+//! Facets: counts of dialogues for each value of a field, such as domain, role or language.
 
 use std::collections::HashMap;
 
@@ -11,44 +11,47 @@ use turnwise_corpus::filter::{FactNames, Facts, Filter};
 use turnwise_index::{SearchModes, lexical::Counts, vectors::Kind};
 use turnwise_store::Snapshot;
 
-/// Fields that are counted by default.
+/// Fields that the HTTP API counts by default.
 pub const DEFAULT_FACETS: [&str; 5] = ["domain", "intent", "role", "language", "source"];
 
-/// Fields that can be counted, in addition to `meta.KEY`.
+/// Fields that can be counted, in addition to the metadata fields `meta.KEY`.
 const SUPPORTED: [&str; 8] = ["domain", "intent", "role", "language", "source", "corpus", "speaker", "title"];
 
-/// Number of dialogues for each value of the requested fields.
+/// Counts of dialogues for each value of the requested fields.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Facets {
     /// Number of dialogues that match the filter.
     pub dialogues: u64,
-    /// Facets of the requested fields.
+    /// One facet for each requested field, in the order of the request.
     pub facets: Vec<Facet>,
 }
 
-/// The most frequent values of a field.
+/// A field with its most frequent values.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Facet {
     /// Name of the field, as in filters.
     pub field: String,
     /// Number of distinct values, including those that are not returned.
     pub different: usize,
-    /// The most frequent values, by descending number of dialogues.
+    /// The most frequent values, sorted by descending number of dialogues, then by value.
     pub values: Vec<FacetValue>,
 }
 
 /// A value of a field, with the number of dialogues that have it.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct FacetValue {
-    /// The value.
+    /// Value of the field, as text.
     pub value: String,
-    /// Number of dialogues that have this value, as a dialogue field or in a turn.
+    /// Number of dialogues that match the filter and have this value, in a dialogue field or in a turn.
     pub dialogues: u64,
 }
 
 impl Searcher {
-    /// Counts the dialogues that match a filter by the values of `fields`. Returns at most `limit` values per field.
-    /// Returns an error if a field is not supported or the engine is remote.
+    /// Counts the dialogues that match the filter for each value of each field. Without a filter, counts all
+    /// dialogues. Values longer than 1024 bytes are ignored.
+    ///
+    /// Returns at most `limit` values per field, the most frequent ones. Returns an error if a field is not supported
+    /// or the engine is remote.
     pub fn facets(&self, filter: Option<&Filter>, fields: &[String], limit: usize) -> Result<Facets> {
         let unknown = |field: &&String| {
             !SUPPORTED.contains(&field.as_str()) && field.strip_prefix("meta.").is_none_or(str::is_empty)
@@ -79,7 +82,7 @@ impl Searcher {
     }
 }
 
-/// Counts the values by reading all records.
+/// Counts the dialogues for each value by reading all records. Used if the lexical index cannot count them.
 fn count_in_records(snapshot: &Snapshot, filter: Option<&Filter>, names: &[FactNames]) -> Result<Counts> {
     let mut counts: Counts = vec![HashMap::new(); names.len()];
     for dialogue in snapshot.dialogues() {
@@ -137,7 +140,7 @@ mod tests {
         store.commit(None).unwrap();
         let root = dir.path();
         Lexical::update(None, root, &Snapshot::open(root).unwrap(), &|| false, &mut |_| {}).unwrap();
-        // Changes after the last index update are counted too.
+        // Dialogues that changed after the last index update are counted correctly too.
         (30..50).for_each(|n| put(&mut store, n));
         store.delete(&DialogueId::new("d1").unwrap()).unwrap();
         store.commit(None).unwrap();

@@ -70,8 +70,8 @@ fn request(mode: Mode, of: HitKind) -> SearchRequest {
     SearchRequest { query: "parcel late".to_owned(), mode: Some(mode), of, k: 5, ..SearchRequest::default() }
 }
 
-/// Creates an index in which dialogues were added, replaced and deleted after the last build. If `fresh` is set, also
-/// updates the lexical index.
+/// Creates an index in which dialogues were added, replaced and deleted after the last build. If `fresh` is true,
+/// updates the lexical index after these changes.
 fn index(root: &Path, seeds: &[u32], fresh: bool) {
     write(root, |store| {
         for (n, seed) in seeds.iter().enumerate() {
@@ -125,7 +125,7 @@ proptest! {
         let searcher = searcher(&root);
         let of = if whole { HitKind::Dialogues } else { HitKind::Utterances };
         let filter: Filter = text.parse().unwrap();
-        // The index and the records must agree about the filter.
+        // Evaluating the filter by the lexical index and by the records must give the same result.
         let index = searcher.embedded("test").unwrap();
         let by_records = Admitted::by_records(index.snapshot(), &filter, of.kind()).unwrap();
         let by_facts = index.lexical().unwrap().select(index.snapshot(), &filter, of.kind()).unwrap().unwrap();
@@ -176,7 +176,7 @@ proptest! {
         index(&root, &seeds, true);
         let searcher = searcher(&root);
         let method = if weighted { FusionMethod::Weighted } else { FusionMethod::Rrf };
-        // With all candidates in the lists, the fusion does not depend on the depth.
+        // `candidates` is so large that both lists are complete. The score of a hit is then the same on every page.
         let fusion = Some(Fusion { method, ..Fusion::default() });
         let base = SearchRequest { fusion, candidates: 500, k: 400, ..request(mode, HitKind::Utterances) };
         let all = searcher.search(&base).unwrap().hits;
@@ -274,7 +274,7 @@ fn similarity_search_excludes_the_item_itself() {
     }
     let request = SearchRequest { like: Some("d77".to_owned()), ..SearchRequest::default() };
     assert!(searcher.search(&request).unwrap_err().to_string().contains("no dialogue `d77`"));
-    // A dialogue that is not in the index finds the one with the same text.
+    // A dialogue that is not in the index finds the dialogue with the same text.
     let twin = searcher.embedded("test").unwrap().snapshot().find("d07").unwrap().0;
     let outside = Dialogue { id: turnwise_core::ids::DialogueId::new("elsewhere").unwrap(), ..twin };
     let request = SearchRequest { dialogue: Some(Box::new(outside)), ..SearchRequest::default() };

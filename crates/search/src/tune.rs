@@ -1,4 +1,4 @@
-//! Tuning: finds the fusion that ranks known relevant items best, and stores it in `tuning.json` of the index.
+//! Tuning: finds the fusion that ranks known relevant items best. The index stores it in `tuning.json`.
 
 use std::{cell::RefCell, cmp::Reverse, collections::HashMap, fs, io, path::Path};
 
@@ -19,58 +19,59 @@ use turnwise_index::{
 };
 use turnwise_measures::ranking::{RELEVANT, Ranking};
 
-/// Number of results of a ranking that are evaluated.
+/// Number of results that are evaluated per query.
 const DEPTH: usize = 100;
 
-/// A search request with the items that are relevant for it.
+/// A search request with the ids of its relevant items.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LabeledQuery {
     /// Search request. Its mode is ignored: tuning always searches in hybrid mode.
     pub request: SearchRequest,
-    /// Ids of the relevant items.
+    /// Ids of the relevant items: utterance ids, or dialogue ids if the request searches for dialogues.
     pub relevant: Vec<String>,
 }
 
-/// Ranking quality of a fusion: means over the queries, each from 0 to 1.
+/// Ranking quality of a fusion: means over the queries. All measures are from 0 to 1; greater is better.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize)]
 pub struct Quality {
-    /// Mean average precision over the first 100 results, from 0 to 1.
+    /// Mean average precision (MAP) over the first 100 results.
     pub map: f64,
-    /// Mean reciprocal rank of the first relevant result, from 0 to 1.
+    /// Mean reciprocal rank (MRR) of the first relevant result; 0 for a query without one in the first 100 results.
     pub mrr: f64,
-    /// Normalized discounted cumulative gain of the first 10 results (NDCG@10).
+    /// Normalized discounted cumulative gain of the first 10 results (nDCG@10).
     pub ndcg: f64,
 }
 
 /// A fusion that was tried, with its ranking quality.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Tried {
-    /// The fusion.
+    /// Method and parameters of the fusion.
     pub fusion: Fusion,
-    /// Ranking quality of the fusion over all queries.
+    /// Mean quality over all evaluated queries.
     pub quality: Quality,
 }
 
 /// Result of tuning the fusion on labeled queries.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Tuned {
-    /// Number of queries evaluated.
+    /// Number of queries that were evaluated.
     pub queries: usize,
-    /// Number of queries that were skipped because none of their relevant items is in the index.
+    /// Number of queries that were skipped, because they have no relevant id except those in `unknown`.
     pub without_relevant: usize,
-    /// Relevant ids that are not in the index or have the wrong type, such as a dialogue in a search for utterances.
+    /// Relevant ids that are ignored, because they are not in the index or have the wrong type. For example, a dialogue
+    /// id has the wrong type if the request searches for utterances.
     pub unknown: Vec<String>,
     /// All tried fusions, sorted by MAP, best first.
     pub tried: Vec<Tried>,
-    /// Expected quality of the best fusion. Two-fold cross-validation: the fusion is chosen on one half of the
-    /// queries and evaluated on the other half.
+    /// Expected quality of the best fusion, by two-fold cross-validation. The best fusion on one half of the queries is
+    /// evaluated on the other half, and vice versa. The result is the mean of both evaluations.
     pub expected: Quality,
-    /// Quality of the current default fusion.
+    /// Quality of the current default: the tuned fusion of the index, or else the built-in default.
     #[serde(rename = "unasked")]
     pub default_quality: Quality,
 }
 
-/// Returns all fusions to try.
+/// Returns the fusions to try.
 fn grid() -> Vec<Fusion> {
     const WEIGHTS: [f32; 10] = [0.0, 0.05, 0.1, 0.2, 0.3, 0.5, 0.75, 1.0, 2.0, 4.0];
     let base = Fusion { dense: 1.0, ..Fusion::default() };
@@ -84,7 +85,8 @@ fn grid() -> Vec<Fusion> {
 }
 
 impl Tuned {
-    /// Returns the best fusion if it is expected to be better than the current default.
+    /// Returns the fusion with the best MAP. Returns `None` unless this MAP and the expected MAP are both greater than
+    /// the MAP of the current default.
     pub fn better(&self) -> Option<&Tried> {
         let best = self.tried.first()?;
         (self.expected.map > self.default_quality.map && best.quality.map > self.default_quality.map)
@@ -93,8 +95,8 @@ impl Tuned {
 }
 
 impl Searcher {
-    /// Evaluates a grid of fusions on labeled requests. Returns an error if fewer than two requests have a relevant
-    /// item in the index.
+    /// Evaluates a grid of fusions, and the current default, on labeled requests. Returns an error if fewer than two
+    /// requests have a relevant item in the index, or if a hybrid search fails.
     pub fn tune(&self, labelled: &[LabeledQuery]) -> Result<Tuned> {
         let (mut judged, mut unknown) = (Vec::new(), Vec::new());
         for one in labelled {
@@ -153,7 +155,7 @@ impl Searcher {
         })
     }
 
-    /// Returns true if an id exists and has the type that the request searches for.
+    /// Returns whether an id exists and has the type (utterance or dialogue) that the request searches for.
     fn can_find(&self, id: &str, request: &SearchRequest) -> bool {
         let view = self.engine.view();
         let kind = kind_of(request, view.as_ref()).ok();
@@ -161,7 +163,7 @@ impl Searcher {
             .is_ok_and(|(_, turn)| kind.is_none_or(|kind| (kind == Kind::Utterances) == turn.is_some()))
     }
 
-    /// Returns the quality of each fusion for one request.
+    /// Returns the ranking quality for one request, for each fusion in order.
     fn qualities(&self, labelled: &LabeledQuery, fusions: &[Fusion]) -> Result<Vec<Quality>> {
         let request = SearchRequest { mode: Some(Mode::Hybrid), ..labelled.request.clone() };
         let candidates = request.candidates.max(DEPTH);
@@ -183,13 +185,13 @@ impl Searcher {
     }
 }
 
-/// Returns true if two fusions give the same ranking. Ignores parameters that the method does not use.
+/// Returns whether two fusions are equal. Ignores `k` for weighted fusion, which does not use it.
 fn ranks_alike(a: &Fusion, b: &Fusion) -> bool {
     (a.method, a.dense, a.bm25) == (b.method, b.dense, b.bm25)
         && (a.method == FusionMethod::Weighted || a.k == b.k)
 }
 
-/// Evaluates fusions for one request. The candidate lists are the same for all fusions.
+/// Evaluator of fusions for one request. All fusions use the same candidate lists.
 struct Judge<'a> {
     view: &'a dyn View,
     query: &'a Query,
@@ -198,7 +200,7 @@ struct Judge<'a> {
     cache: RefCell<Cache>,
 }
 
-/// Cosines and ids of candidates, shared by all fusions.
+/// Cache of the cosines and ids of candidates. They are computed or read only once for all fusions.
 #[derive(Default)]
 struct Cache {
     cosines: HashMap<(Version, Option<TurnNo>), Option<f32>>,
@@ -248,11 +250,11 @@ impl Judge<'_> {
 }
 
 impl Quality {
-    /// Computes the quality of a ranking. `hits` has the relevance of each result; `relevant` is the number of
-    /// relevant items.
+    /// Computes the quality of the ranking for one query. `hits` gives for each result whether it is relevant;
+    /// `relevant` is the total number of relevant items.
     fn of(hits: impl Iterator<Item = bool>, relevant: usize) -> Self {
         let ranking = Ranking {
-            // At most `DEPTH` relevant items can be found.
+            // A ranking has at most `DEPTH` results, so further relevant items must not reduce the quality.
             given: vec![RELEVANT; relevant.min(DEPTH)],
             level: RELEVANT,
             ..Ranking::of_flags(hits)
@@ -274,23 +276,24 @@ impl Quality {
 const NAME: &str = "tuning.json";
 const SCHEMA: &str = "turnwise/tuning/1";
 
-/// Tuned search defaults of an index.
+/// Tuned search defaults of an index, stored in the file `tuning.json`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Tuning {
     schema: String,
     /// Fusion for requests that do not set a fusion.
     pub fusion: Fusion,
-    /// Number of queries used for tuning.
+    /// Number of queries on which the fusion was tuned.
     pub queries: usize,
-    /// Expected mean average precision, from 0 to 1.
+    /// Expected mean average precision, from 0 to 1 (see [`Tuned::expected`]).
     pub expected_map: f64,
     /// Time of the tuning.
     pub at: Time,
 }
 
 impl Tuning {
-    /// Returns the best tried fusion, if it is expected to be better than the current default.
+    /// Creates tuned defaults from the result of tuning. Returns `None` if no fusion is better than the current default
+    /// (see [`Tuned::better`]).
     pub fn of(tuned: &Tuned) -> Option<Self> {
         let best = tuned.better()?;
         Some(Tuning {
@@ -302,7 +305,8 @@ impl Tuning {
         })
     }
 
-    /// Reads the tuned defaults of an index. Returns `None` if there are none, and an error if the file is damaged.
+    /// Reads the tuned defaults from an index folder. Returns `None` if there are none, and an error if the file is
+    /// damaged.
     pub fn read(root: &Path) -> Result<Option<Self>> {
         let path = root.join(NAME);
         let text = match fs::read(&path) {
@@ -325,12 +329,12 @@ impl Tuning {
         Ok(Some(tuning))
     }
 
-    /// Saves the defaults to an index, atomically.
+    /// Saves the tuned defaults in an index folder, atomically.
     pub fn save(&self, root: &Path) -> Result<()> {
         files::replace_json(&root.join(NAME), self)
     }
 
-    /// Removes the tuned defaults of an index. Returns true if there were any.
+    /// Removes the tuned defaults from an index folder. Returns whether there were any.
     pub fn forget(root: &Path) -> Result<bool> {
         let path = root.join(NAME);
         match fs::remove_file(&path) {
@@ -341,12 +345,13 @@ impl Tuning {
 }
 
 impl Searcher {
-    /// Returns the fusion for a request: its own, else the tuned one of the index, else the built-in default.
+    /// Returns the fusion of the request. If the request sets none, returns the tuned fusion of the index, or else the
+    /// built-in default.
     pub fn fusion(&self, request: &SearchRequest) -> Fusion {
         request.fusion.or(self.tuning.as_ref().map(|tuning| tuning.fusion)).unwrap_or_default()
     }
 
-    /// Returns the tuned defaults of the index.
+    /// Returns the tuned defaults of the index; `None` if the index was not tuned.
     pub fn tuning(&self) -> Option<&Tuning> {
         self.tuning.as_ref()
     }

@@ -1,4 +1,4 @@
-//! Text analyzers, which split text into terms. Users select an analyzer by name, and an index stores this name.
+//! Text analyzers, which split text into terms. An analyzer is selected by its name.
 
 use std::{fmt, ops::Range, str::FromStr};
 
@@ -8,15 +8,16 @@ use crate::{
 };
 use turnwise_core::{Error, Result};
 
-/// Name of the analyzer that splits Chinese by dictionary. It splits all other text as `mixed-1` does.
+/// Name of the analyzer that splits Chinese text into dictionary words. It splits all other text as `mixed-1` does.
 const JIEBA: &str = "jieba-1";
 
-/// Separator between the base analyzer and the stemming language in the name of an analyzer.
+/// Text between the base analyzer and the language code in the name of an analyzer with stemming.
 const STEM: &str = "+stem-";
 
 /// Text analyzer, named `mixed-1` (default), `jieba-1`, or either with `+stem-LANGUAGE`.
 ///
-/// The same name always produces the same terms. A change that affects the terms requires a new name.
+/// An index stores the name of its analyzer. The same name must always produce the same terms, so a change that affects
+/// the terms requires a new name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Analyzer {
     segmentation: Segmentation,
@@ -35,7 +36,7 @@ enum Segmentation {
 }
 
 impl Analyzer {
-    /// Returns the terms of a text in order.
+    /// Returns the terms of a text with their positions, in order of appearance.
     pub fn analyze(&self, text: &str) -> Vec<Token> {
         let mut tokens = match self.segmentation {
             Segmentation::Bigrams => scan(text, bigrams),
@@ -48,7 +49,8 @@ impl Analyzer {
         tokens
     }
 
-    /// Returns the byte ranges in a text that match one of the terms. Overlapping and adjacent ranges are merged.
+    /// Returns the byte ranges in a text that match one of the terms, in ascending order. `terms` must be terms of this
+    /// analyzer. Overlapping and adjacent ranges are merged.
     pub fn ranges(&self, text: &str, terms: &[String]) -> Vec<Range<usize>> {
         let mut ranges: Vec<Range<usize>> = Vec::new();
         for token in self.analyze(text).into_iter().filter(|token| terms.contains(&token.term)) {
@@ -68,7 +70,7 @@ impl Analyzer {
         terms
     }
 
-    /// Returns a description of the valid names, for help texts.
+    /// Returns a description of all valid analyzer names, for help texts.
     pub fn names() -> String {
         format!(
             "{ANALYZER} (words; character bigrams for scripts without spaces) or {JIEBA} (Chinese words by \

@@ -1,4 +1,4 @@
-//! Chinese word segmentation with the jieba dictionary.
+//! Segmentation of Chinese text into words of the jieba dictionary.
 
 use std::sync::OnceLock;
 
@@ -6,15 +6,16 @@ use jieba_rs::Jieba;
 
 use super::{Token, bigrams, push};
 
-/// Splits a run of Han letters into dictionary words. Also adds the shorter words within a long word, so that a short
-/// query matches the long word. Splits a run that contains Kana or Hangul into bigrams instead.
+/// Splits a run of Han characters into dictionary words. Also adds the shorter words within a long word, so that a
+/// short query matches the long word. If the run contains Kana or Hangul, splits it into bigrams instead. The arguments
+/// are those of `cut` in [`super::scan`].
 pub(super) fn words(text: &str, letters: &[usize], end: usize, tokens: &mut Vec<Token>) {
     let run = &text[letters[0]..end];
     if !run.chars().all(is_han) {
         return bigrams(text, letters, end, tokens);
     }
     let border = |n: usize| letters.get(n).copied().unwrap_or(end);
-    // Jieba returns offsets in letters, which are indexes into `letters`.
+    // Jieba returns offsets in characters. They are indexes into `letters`.
     let mut ranges: Vec<_> = dictionary()
         .cut_for_search(run, true)
         .into_iter()
@@ -26,7 +27,7 @@ pub(super) fn words(text: &str, letters: &[usize], end: usize, tokens: &mut Vec<
     ranges.into_iter().for_each(|range| push(text, range, tokens));
 }
 
-/// Returns the dictionary. It is loaded on first use, because loading is slow.
+/// Returns the dictionary. The first call loads it, which is slow.
 fn dictionary() -> &'static Jieba {
     static DICTIONARY: OnceLock<Jieba> = OnceLock::new();
     DICTIONARY.get_or_init(Jieba::new)
@@ -57,7 +58,7 @@ mod tests {
         assert_eq!(terms("jieba-1", "订单A12已发货, thanks"), ["订单", "a12", "已", "发货", "thanks"]);
         assert_eq!(terms("jieba-1+stem-en", "退款 deliveries"), ["退款", "deliveri"]);
         assert_eq!("jieba-1+stem-en".parse::<Analyzer>().unwrap().to_string(), "jieba-1+stem-en");
-        // The words within a long word are terms too.
+        // Words within a long word are also terms.
         assert_eq!(terms("jieba-1", "中华人民共和国")[0], "中华");
         assert!(terms("jieba-1", "中华人民共和国").contains(&"中华人民共和国".to_owned()));
         // The dictionary does not cover Kana and Hangul.

@@ -2,11 +2,12 @@
 //!
 //! The default analyzer, `mixed-1`, works as follows:
 //!
-//! * Terms are normalized to NFKC and lower case. Matching ignores case, character width and the encoding of accents.
+//! * Terms are normalized to NFKC and lower case. Matching therefore ignores case, character width, and whether
+//!   an accent is a separate character.
 //! * Han, Kana and Hangul text is split into overlapping character bigrams.
 //! * Other text gives one term per word. Apostrophes within a word are dropped: `don't` becomes `dont`.
 //!
-//! [`Analyzer`] selects this or a different analysis by name. An index stores the name of its analyzer.
+//! [`Analyzer`] selects an analysis by its name. An index stores this name.
 //!
 //! ```
 //! use turnwise_text::Analyzer;
@@ -29,29 +30,30 @@ use unicode_normalization::UnicodeNormalization;
 
 use turnwise_core::script::is_unspaced;
 
-/// Name of the default analyzer. An index stores the name of its analyzer, because queries must use the same analyzer.
+/// Name of the default analyzer. An index stores the name of its analyzer, because its queries must use the same one.
 pub const ANALYZER: &str = "mixed-1";
 
-/// Maximum length of a word in characters. Longer runs of letters are split.
+/// Maximum length of a word in characters. Longer words are split.
 const MAX_WORD_CHARS: usize = 100;
 
 /// A term and its position in the text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Token {
-    /// The term: a normalized word, stem, dictionary word or bigram.
+    /// The term: a normalized word, stem, dictionary word, bigram or single character.
     pub term: String,
-    /// Byte range in the text.
+    /// Byte range of the term in the original text.
     pub range: Range<usize>,
 }
 
-/// Analyzes a text with the default analyzer and returns its terms in order.
+/// Analyzes a text with the default analyzer. Returns the terms in order of appearance.
 pub fn analyze(text: &str) -> Vec<Token> {
     Analyzer::default().analyze(text)
 }
 
-/// Splits a text into words, and calls `cut` to split each run of letters from scripts without word spaces.
+/// Splits a text into words. Calls `cut` to split each run of characters from scripts without word spaces.
 ///
-/// The arguments of `cut` are the text, the byte offsets of the letters in the run, the end of the run, and the output.
+/// The arguments of `cut` are the text, the byte offset of each character in the run, the byte offset of the run's end,
+/// and the output.
 fn scan(text: &str, cut: impl Fn(&str, &[usize], usize, &mut Vec<Token>)) -> Vec<Token> {
     let mut tokens = Vec::new();
     let mut chars = text.char_indices().peekable();
@@ -87,7 +89,8 @@ fn scan(text: &str, cut: impl Fn(&str, &[usize], usize, &mut Vec<Token>)) -> Vec
     tokens
 }
 
-/// Splits a run of letters into overlapping bigrams. A run of one letter gives one term.
+/// Splits a run of characters into overlapping bigrams. A run of one character gives one term. The
+/// arguments are those of `cut` in [`scan`].
 fn bigrams(text: &str, letters: &[usize], end: usize, tokens: &mut Vec<Token>) {
     let border = |n: usize| letters.get(n).copied().unwrap_or(end);
     match letters.len() {
@@ -96,8 +99,8 @@ fn bigrams(text: &str, letters: &[usize], end: usize, tokens: &mut Vec<Token>) {
     }
 }
 
-/// Splits a text into words, and into single letters for scripts without word spaces. Baseline rankers of benchmarks
-/// use this function.
+/// Splits a text into words, and into single characters for scripts without word spaces. Only baseline rankers of the
+/// benchmarks use this function.
 pub fn words_and_letters(text: &str) -> Vec<Token> {
     scan(text, |text, letters, end, tokens| {
         let border = |n: usize| letters.get(n).copied().unwrap_or(end);

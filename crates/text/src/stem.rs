@@ -11,7 +11,7 @@ use turnwise_core::{Error, Result};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Language(usize);
 
-/// Language codes and stemming algorithms, sorted by code. The codes are part of the analyzer names.
+/// Language codes with their stemming algorithms, sorted by code. The codes are part of analyzer names.
 pub(super) const LANGUAGES: [(&str, Algorithm); 14] = [
     ("da", Algorithm::Danish),
     ("de", Algorithm::German),
@@ -34,12 +34,12 @@ impl Language {
         LANGUAGES[self.0].0
     }
 
-    /// Replaces words by their stems. Terms that contain anything but Latin letters are unchanged.
+    /// Replaces each term by its stem. Terms with a character that is not a Latin letter are unchanged.
     pub(super) fn stem_all(self, tokens: &mut [Token]) {
         let stemmer = Stemmer::new(LANGUAGES[self.0].1);
         for token in tokens.iter_mut().filter(|token| token.term.chars().all(is_latin)) {
             let stem = stemmer.stem(&token.term);
-            // Keep the word if the stem would be empty, because every term must be searchable.
+            // Keep the word if its stem is empty, because a term must not be empty.
             if !stem.is_empty() && *stem != token.term {
                 token.term = stem.into_owned();
             }
@@ -59,7 +59,7 @@ impl FromStr for Language {
     }
 }
 
-/// Returns whether a lower-case letter is Latin. Terms are already in lower case.
+/// Returns whether a character is a Latin letter. Checks only lower-case letters, because terms are in lower case.
 fn is_latin(c: char) -> bool {
     matches!(c, 'a'..='z' | '\u{df}'..='\u{f6}' | '\u{f8}'..='\u{24f}' | '\u{1e00}'..='\u{1eff}')
 }

@@ -1,16 +1,18 @@
 //! Automatic choice of the number of clusters.
 //!
-//! Several cluster counts are tried on a sample. The limit is the square root of the number of items, and at most
-//! [`MAX_CLUSTERS`]. Each clustering is evaluated by the simplified silhouette: the mean over the items of `(b − a) /
-//! b`. Here `a` is the distance (1 − cosine) from the item's own center, and `b` is the distance from the nearest
-//! other center. An item alone in its cluster has the value 0.
+//! Several cluster counts are tried on a sample, up to the square root of the number of items and at most
+//! [`MAX_CLUSTERS`]. Each clustering is evaluated by the simplified silhouette. This is the mean over the items of
+//! `(b − a) / max(a, b)`, where `a` is the distance (1 − cosine) from the item's own center and `b` is the distance
+//! from the nearest other center. An item alone in its cluster has the value 0.
 //!
-//! The silhouette is often best for two clusters, which is not useful for a map. So the search starts from the
-//! largest cluster count with a silhouette of at least [`NEARLY_BEST`] times the best. It then takes the best count
-//! near this one.
+//! The silhouette is often best for two clusters, which is not useful for a topic map. Therefore, the search takes the
+//! largest cluster count with a silhouette of at least [`NEARLY_BEST`] times the best. This is the first peak.
 //!
-//! If the topics belong to a few distant groups, such as languages, the silhouette falls and then rises again. The
-//! second peak is taken if it is at least [`SECOND_PEAK_RISE`] times the lowest silhouette before it.
+//! If the topics belong to a few distant groups, such as languages, the silhouette falls with more clusters and then
+//! rises again. This second peak is preferred if it is at least [`SECOND_PEAK_RISE`] times the lowest silhouette before
+//! it, and at least [`SECOND_PEAK_MIN`] times the first peak.
+//!
+//! Finally, more counts near the peak are tried, and the best count near the peak is chosen.
 
 use serde::Serialize;
 
@@ -20,31 +22,32 @@ use super::{
 };
 use turnwise_core::Result;
 
-/// Maximum number of items in the sample for the silhouette.
+/// Maximum number of items in the sample on which cluster counts are tried.
 const SAMPLE: usize = 2_000;
-/// Maximum number of clusters to try. A map with more clusters would be unreadable.
+/// Maximum number of clusters to try. A topic map with more clusters would be unreadable.
 const MAX_CLUSTERS: usize = 100;
-/// A silhouette of at least this fraction of the best counts as nearly best.
+/// Minimum ratio of a silhouette to the best silhouette to count as nearly best.
 const NEARLY_BEST: f64 = 0.9;
-/// Minimum ratio of the second peak to the lowest silhouette before it. Smaller rises can be random.
+/// Minimum ratio of a second peak to the lowest silhouette before it. Smaller rises can be random.
 const SECOND_PEAK_RISE: f64 = 1.2;
-/// Minimum ratio of the second peak to the best silhouette.
+/// Minimum ratio of a second peak to the first peak.
 const SECOND_PEAK_MIN: f64 = 0.5;
 /// Number of k-means restarts for each cluster count.
 const RESTARTS: usize = 3;
-/// Number of cluster counts to try near the chosen grid value, between the grid values before and after it.
+/// Maximum number of further cluster counts to try between the grid values before and after the peak.
 const REFINEMENTS: usize = 8;
 
-/// A number of clusters that was tried, with its silhouette.
+/// A tried number of clusters, with the silhouette of the clustering.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, schemars::JsonSchema)]
 pub struct Tried {
     /// Number of clusters.
     pub k: usize,
-    /// Simplified silhouette: near 1 if the clusters are well separated, near 0 if they are not.
+    /// Simplified silhouette, measured on a sample: near 1 if the clusters are well separated, near 0 if they are not.
     pub silhouette: f64,
 }
 
-/// Chooses the number of clusters. Also returns the tried cluster counts in ascending order.
+/// Chooses the number of clusters. Also returns the tried cluster counts in ascending order. With 1 to 3 items, tries
+/// nothing and returns 1; without items, returns 0.
 pub(super) fn choose(items: Items<'_>, seed: u64, stop: Stop<'_>) -> Result<(usize, Vec<Tried>)> {
     let most = items.len().isqrt().min(MAX_CLUSTERS);
     if most < 2 {
@@ -77,13 +80,14 @@ pub(super) fn choose(items: Items<'_>, seed: u64, stop: Stop<'_>) -> Result<(usi
     Ok((chosen, tried))
 }
 
-/// Returns the index of the largest number of clusters whose silhouette is nearly the best.
+/// Returns the index of the last entry with a nearly best silhouette (see [`NEARLY_BEST`]).
 fn nearly_best(tried: &[Tried]) -> usize {
     let best = tried.iter().map(|t| t.silhouette).fold(f64::NEG_INFINITY, f64::max);
     tried.iter().rposition(|t| t.silhouette >= best - best.abs() * (1.0 - NEARLY_BEST)).unwrap_or(0)
 }
 
-/// Finds a second peak after the best silhouette. Returns its index, or `None` if the silhouette does not rise again.
+/// Finds a second peak of the silhouette; `tried` starts at the first peak. Returns the index of the last entry that is
+/// nearly as good as the second peak. Returns `None` if the silhouette does not rise enough again.
 fn second_peak(tried: &[Tried]) -> Option<usize> {
     let best = tried.first()?.silhouette;
     let mut lowest = best;
@@ -95,7 +99,7 @@ fn second_peak(tried: &[Tried]) -> Option<usize> {
     Some(highest + nearly_best(&tried[highest..]))
 }
 
-/// Returns the cluster counts to try, from 2 to `most`: first in steps of 1, later in steps of 25%.
+/// Returns the cluster counts to try, from 2 up to at most `most`. They increase by 1 at first, later by about 25%.
 fn grid(most: usize) -> Vec<usize> {
     let mut grid = vec![2];
     let mut next = 3;

@@ -1,17 +1,17 @@
 //! Descriptions of clusters: characteristic terms, domains, central dialogues, and positions on a map.
 //!
-//! The weight of a term is a class-based TF-IDF (c-TF-IDF) over dialogues:
+//! The weight of a term is a variant of class-based TF-IDF (c-TF-IDF), computed from numbers of dialogues:
 //!
 //! ```text
 //! weight(term, cluster) = p · ln(p / q) · ln(1 / q)    p: fraction of the cluster's dialogues that contain the term
-//!                                                      q: fraction of all dialogues that contain the term
+//!                                                      q: fraction of all clustered dialogues that contain it
 //! ```
 //!
-//! It is high for terms that are frequent in the cluster and rare elsewhere. For terms in nearly all dialogues, `p
-//! ≈ q ≈ 1`, so the weight is near 0. No stop word list is needed, in any language.
+//! The weight is high for terms that are frequent in the cluster and rare elsewhere. For terms in nearly all dialogues,
+//! `p ≈ q ≈ 1`, so the weight is near 0. Therefore, no list of stop words is needed, in any language.
 //!
-//! Terms without a letter are ignored. Terms in only one dialogue of a cluster are also ignored, unless the cluster
-//! has only one dialogue.
+//! Terms without a letter and terms with `p ≤ q` are ignored. Terms in only one dialogue of a cluster are also ignored,
+//! unless the cluster has only one dialogue.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -33,17 +33,17 @@ use turnwise_text::Analyzer;
 /// A term that distinguishes a cluster from the others.
 #[derive(Debug, Clone, PartialEq, Serialize, schemars::JsonSchema)]
 pub struct Term {
-    /// The term, as the analyzer returns it.
+    /// The term in its indexed form, as the analyzer returns it.
     pub term: String,
-    /// The c-TF-IDF weight (see the module).
+    /// Weight `p · ln(p / q) · ln(1 / q)`, where `p` is `here` and `q` is `everywhere`. Greater is more characteristic.
     pub weight: f64,
     /// Fraction of the cluster's dialogues that contain the term.
     pub here: f64,
-    /// Fraction of all dialogues that contain the term.
+    /// Fraction of all clustered dialogues that contain the term.
     pub everywhere: f64,
 }
 
-/// Returns the distinct terms of a dialogue, without terms that contain no letter.
+/// Returns the distinct terms of a dialogue that contain a letter.
 fn terms_of(dialogue: &Dialogue, analyzer: &Analyzer) -> Vec<String> {
     let mut terms: Vec<String> = Vec::new();
     for turn in &dialogue.turns {
@@ -55,9 +55,11 @@ fn terms_of(dialogue: &Dialogue, analyzer: &Analyzer) -> Vec<String> {
     terms
 }
 
-/// Counts, per term and cluster, the dialogues that contain the term.
+/// Counter of the dialogues that contain a term, for each term and cluster.
 struct Counts {
+    /// For each term, pairs of a cluster and the number of its dialogues that contain the term.
     terms: HashMap<String, Vec<(u32, u32)>>,
+    /// Number of dialogues in each cluster.
     sizes: Vec<u32>,
 }
 
@@ -77,7 +79,7 @@ impl Counts {
         }
     }
 
-    /// Returns the `top` terms of each cluster, by descending weight and then alphabetically.
+    /// Returns at most `top` terms for each cluster, sorted by descending weight, then by term.
     fn best(self, top: usize) -> Vec<Vec<Term>> {
         let all: u32 = self.sizes.iter().sum();
         let mut best: Vec<Vec<Term>> = vec![Vec::new(); self.sizes.len()];
@@ -101,22 +103,22 @@ impl Counts {
     }
 }
 
-/// Maximum number of characters of the opening text.
+/// Maximum length of [`Point::text`] in characters, without the ellipsis.
 const MAX_CHARS: usize = 120;
 
-/// A dialogue on the map.
+/// A dialogue on the two-dimensional map.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Point {
     /// Id of the dialogue.
     pub id: String,
-    /// Index of its cluster, starting at 0.
+    /// Index of the dialogue's cluster in the list `clusters`, starting at 0.
     pub cluster: usize,
     /// Coordinates `[x, y]`, each from −1 to 1.
     pub at: [f32; 2],
-    /// Title of the dialogue.
+    /// Title of the dialogue, if it has one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub title: Option<String>,
-    /// Start of the first user turn, for display.
+    /// At most 120 characters of the first user turn with text, else of the first turn with text. `…` marks a cut.
     pub text: String,
 }
 
@@ -134,7 +136,7 @@ impl Point {
     }
 }
 
-/// Computes the map coordinates of a random sample of at most `limit` items.
+/// Computes map coordinates for a random sample of at most `limit` items. Returns them by the index of the item.
 fn map_positions(
     items: Items<'_>,
     limit: usize,
@@ -157,11 +159,12 @@ fn map_positions(
 struct DialogueFacts {
     terms: Vec<String>,
     domains: Vec<String>,
-    /// The dialogue itself, if it is shown to the user.
+    /// The dialogue, if it is central or on the map.
     dialogue: Option<Dialogue>,
 }
 
-/// Reads the dialogues again and describes the clusters: terms, domains, central dialogues and map positions.
+/// Reads the dialogues again and adds the clusters to `made`, with terms, domains and central dialogues. Also adds the
+/// purity and the map.
 pub(super) fn describe(
     snapshot: &Snapshot,
     wanted: &ClusterOptions<'_>,
@@ -223,7 +226,7 @@ pub(super) fn describe(
             central: central.iter().filter_map(|n| shown.remove(n)).collect(),
         });
     }
-    // The sort is stable: clusters of equal size keep their order.
+    // Both sorts are stable, so they give the same order.
     let mut order: Vec<usize> = (0..made.clusters.len()).collect();
     order.sort_by_key(|n| std::cmp::Reverse(made.clusters[*n].size));
     made.clusters.sort_by_key(|cluster| std::cmp::Reverse(cluster.size));
@@ -233,7 +236,8 @@ pub(super) fn describe(
     Ok(())
 }
 
-/// Returns the items nearest to the center. Of items with the same vector, only one is returned.
+/// Returns at most `count` members of a cluster, nearest to its center first. Of members with the same vector, returns
+/// only the first.
 fn most_central(items: Items<'_>, partition: &Partition, members: &[u32], count: usize) -> Vec<u32> {
     let mut order: Vec<u32> = members.to_vec();
     let cosine = |n: &u32| partition.cosines[*n as usize];
@@ -253,13 +257,14 @@ fn shares(domains: BTreeMap<String, u64>, size: u64) -> Vec<Share> {
     let share =
         |(name, dialogues): (String, u64)| Share { name, dialogues, share: dialogues as f64 / size as f64 };
     let mut shares: Vec<Share> = domains.into_iter().map(share).collect();
-    // The sort is stable: domains of equal size stay in alphabetical order.
+    // The sort is stable: domains with equal counts stay in alphabetical order.
     shares.sort_by_key(|share| std::cmp::Reverse(share.dialogues));
     shares.truncate(MAX_SHARES);
     shares
 }
 
-/// Computes the purity. `single` has the number of dialogues with exactly one domain, by domain and cluster.
+/// Computes the purity. `single` has the number of dialogues with exactly one domain, by domain and cluster. Returns
+/// `None` if no dialogue has exactly one domain.
 fn purity(single: &BTreeMap<String, BTreeMap<u32, u64>>, clusters: usize) -> Option<Purity> {
     let dialogues: u64 = single.values().flat_map(BTreeMap::values).sum();
     let most = |cluster: u32| single.values().filter_map(|of| of.get(&cluster)).max().copied().unwrap_or(0);

@@ -1,7 +1,7 @@
-//! Spherical k-means (by cosine) with k-means++ initialization. The result does not depend on the number of threads.
+//! Spherical k-means (by cosine) with k-means++ initialization.
 //!
-//! Centers are L2-normalized, so the nearest center has the greatest dot product. For determinism, every sum is
-//! computed in the order of the items.
+//! Centers are L2-normalized, so the nearest center has the greatest dot product. Every sum is computed in the order of
+//! the items, so the result does not depend on the number of threads.
 
 use rayon::prelude::*;
 use turnwise_nearest::products;
@@ -18,10 +18,10 @@ const MAX_ROUNDS: usize = 40;
 const RESTART_SAMPLE: usize = 16_384;
 /// Number of items that a thread processes at a time.
 const CHUNK: usize = 512;
-/// Vectors at a smaller distance (1 − cosine) are considered equal.
+/// Vectors with a distance (1 − cosine) below this value count as equal.
 const EPSILON: f32 = 1e-6;
 
-/// The items to cluster: references to rows of a matrix, with the factor that normalizes each row.
+/// The items to cluster, and the matrix that has their vectors as rows.
 #[derive(Clone, Copy)]
 pub(super) struct Items<'a> {
     pub(super) flat: &'a [f32],
@@ -29,7 +29,7 @@ pub(super) struct Items<'a> {
     pub(super) items: &'a [Item],
 }
 
-/// A vector to cluster: its row, and the factor that L2-normalizes it.
+/// An item to cluster: its row in the matrix, and the factor that L2-normalizes the row.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Item {
     pub(super) row: u32,
@@ -51,7 +51,8 @@ impl<'a> Items<'a> {
         vector.iter().map(|v| v * scale).collect()
     }
 
-    /// Calls `f` for each item with the cosines to all centers. Returns the results of `f` in item order.
+    /// Calls `f` with the index of each item and its cosines with all centers, in parallel. Returns the results of `f`
+    /// in the order of the items.
     fn each<T: Send>(&self, centers: &[f32], f: impl Fn(usize, &mut [f32]) -> T + Sync) -> Vec<T> {
         let chunk = |chunk: usize| {
             let mut cosines = Vec::new();
@@ -66,7 +67,7 @@ impl<'a> Items<'a> {
         (0..self.len().div_ceil(CHUNK)).into_par_iter().flat_map_iter(chunk).collect()
     }
 
-    /// Returns each item's cosine with the second nearest center. Used to compute the silhouette.
+    /// Returns each item's cosine with the nearest center other than its own. Used to compute the silhouette.
     pub(super) fn second(&self, partition: &Partition) -> Vec<f32> {
         self.each(&partition.centers, |n, cosines| {
             cosines[partition.of[n] as usize] = f32::NEG_INFINITY;
@@ -80,10 +81,11 @@ impl<'a> Items<'a> {
 pub(super) struct Partition {
     /// L2-normalized centers, concatenated.
     pub(super) centers: Vec<f32>,
+    /// Cluster of each item.
     pub(super) of: Vec<u32>,
-    /// Cosine of each item with its center.
+    /// Cosine of each item with the center of its cluster.
     pub(super) cosines: Vec<f32>,
-    /// Items of each cluster, in ascending order. No cluster is empty.
+    /// Indexes of the items of each cluster, in ascending order. No cluster is empty.
     pub(super) members: Vec<Vec<u32>>,
 }
 
@@ -94,8 +96,10 @@ impl Partition {
     }
 }
 
-/// Clusters the items into at most `k` clusters, fewer if there are fewer distinct items. Keeps the best of
-/// `restarts` runs.
+/// Clusters the items into at most `k` clusters, fewer if there are fewer distinct items. A `k` of 0 counts as 1.
+///
+/// Keeps the best of `restarts` runs. If there are more than [`RESTART_SAMPLE`] items, the runs use a sample, and the
+/// best centers are then refined on all items.
 pub(super) fn kmeans(
     items: Items<'_>,
     k: usize,
@@ -120,12 +124,13 @@ pub(super) fn kmeans(
     }
 }
 
-/// Returns a random sample of at most `limit` items, in the original order.
+/// Returns a random sample of `limit` items, in their original order. Returns all items if there are at most `limit`.
 pub(super) fn sample(items: Items<'_>, limit: usize, seed: u64) -> Vec<Item> {
     sample_indices(items.len(), limit, seed).into_iter().map(|n| items.items[n]).collect()
 }
 
-/// Returns a random sample of at most `limit` indices below `count`, in ascending order.
+/// Returns a random sample of `limit` indices below `count`, in ascending order. Returns all indices if there are
+/// at most `limit`.
 pub(super) fn sample_indices(count: usize, limit: usize, seed: u64) -> Vec<usize> {
     if count <= limit {
         return (0..count).collect();
@@ -137,9 +142,9 @@ pub(super) fn sample_indices(count: usize, limit: usize, seed: u64) -> Vec<usize
     drawn
 }
 
-/// Greedy k-means++ initialization. Each new center is a random item, with a probability proportional to its
-/// distance from the existing centers. Several candidates are drawn, and the one with the smallest total distance
-/// is kept.
+/// Chooses initial centers by greedy k-means++. Candidates for a new center are random items, drawn with a probability
+/// proportional to their distance from the nearest center. The candidate that most reduces the sum of these distances
+/// becomes a center. Returns fewer than `k` centers if there are fewer distinct items.
 fn kmeans_plus_plus(items: Items<'_>, k: usize, random: &mut Random, stop: Stop<'_>) -> Result<Vec<f32>> {
     let mut centers: Vec<f32> = Vec::new();
     let mut distances = vec![f32::INFINITY; items.len()];
@@ -159,7 +164,7 @@ fn kmeans_plus_plus(items: Items<'_>, k: usize, random: &mut Random, stop: Stop<
                 best = Some((sum, center, left));
             }
         }
-        // Nothing can be drawn if every item equals a center.
+        // Every item equals a center, so no more items can be drawn.
         let Some((_, center, left)) = best else { break };
         centers.extend_from_slice(&center);
         distances = left;
@@ -167,7 +172,8 @@ fn kmeans_plus_plus(items: Items<'_>, k: usize, random: &mut Random, stop: Stop<
     Ok(centers)
 }
 
-/// Draws a random index with probability proportional to its weight. Returns `None` if all weights are 0.
+/// Draws a random index with a probability proportional to its weight. If the weights are infinite, which means that
+/// there is no center yet, the probabilities are equal. Returns `None` if all weights are 0.
 fn draw(weights: &[f32], random: &mut Random) -> Option<usize> {
     if weights.first() == Some(&f32::INFINITY) {
         return Some((random.unit() * weights.len() as f64) as usize);
@@ -185,7 +191,7 @@ fn draw(weights: &[f32], random: &mut Random) -> Option<usize> {
     last
 }
 
-/// Lloyd's algorithm from given centers.
+/// Runs Lloyd's algorithm from the given centers until no item changes its cluster, at most [`MAX_ROUNDS`] rounds.
 fn lloyd(items: Items<'_>, mut centers: Vec<f32>, stop: Stop<'_>) -> Result<Partition> {
     let dim = items.dim;
     let mut before: Vec<u32> = Vec::new();
@@ -219,7 +225,7 @@ fn lloyd(items: Items<'_>, mut centers: Vec<f32>, stop: Stop<'_>) -> Result<Part
                 }
                 let mut center: Vec<f32> = sum.iter().map(|s| *s as f32).collect();
                 normalize(&mut center);
-                // If the items cancel out, keep the old center.
+                // If the vectors sum to 0, they have no mean direction, so keep the old center.
                 match center.iter().any(|v| *v != 0.0) {
                     true => center,
                     false => centers[c * dim..(c + 1) * dim].to_vec(),
@@ -237,7 +243,8 @@ fn members(of: &[u32], clusters: usize) -> Vec<Vec<u32>> {
     members
 }
 
-/// Moves each empty cluster to the item that is farthest from its own center.
+/// Moves an item to each empty cluster and makes it the center: the item that is farthest from its old center. Does not
+/// move items that are alone in a cluster or equal to their center, so a cluster can stay empty.
 fn fill_empty(
     items: Items<'_>,
     centers: &mut [f32],

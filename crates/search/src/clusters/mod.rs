@@ -1,5 +1,5 @@
-//! Topic map: clusters the dialogues of an index by the cosines of their vectors, and describes each cluster by its
-//! characteristic terms.
+//! Topic map: clusters of the dialogues of an index, by the cosines of their vectors. Characteristic terms and central
+//! dialogues describe each cluster.
 
 mod choose;
 mod describe;
@@ -29,21 +29,21 @@ const RESTARTS: usize = 4;
 /// Options of a topic map.
 #[derive(Debug, Clone)]
 pub struct ClusterOptions<'a> {
-    /// Number of clusters; `None` to choose it automatically. The result has fewer clusters if there are fewer
-    /// distinct dialogues.
+    /// Number of clusters; `None` chooses it automatically, and 0 counts as 1. The result has fewer clusters if there
+    /// are fewer distinct vectors.
     pub k: Option<usize>,
-    /// Random seed.
+    /// Random seed. The same dialogues and the same seed give the same result.
     pub seed: u64,
-    /// Number of terms to return per cluster.
+    /// Maximum number of terms to return per cluster.
     pub terms: usize,
-    /// Number of central dialogues to return per cluster.
+    /// Maximum number of central dialogues to return per cluster.
     pub central: usize,
     /// Maximum number of dialogues to place on the map; 0 for no map. If there are more dialogues, a random sample is
     /// used.
     pub drawn: usize,
     /// Analyzer that splits texts into terms.
     pub analyzer: Analyzer,
-    /// Use only dialogues that match this filter.
+    /// Filter for the dialogues to cluster; `None` for all dialogues.
     pub filter: Option<&'a Filter>,
 }
 
@@ -64,35 +64,36 @@ impl Default for ClusterOptions<'_> {
 /// A topic map: clusters of the dialogues of an index.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, JsonSchema)]
 pub struct Clusters {
-    /// Number of dialogues in clusters.
+    /// Number of clustered dialogues.
     pub dialogues: u64,
-    /// Number of dialogues without a vector.
+    /// Number of dialogues without a vector. They are in no cluster.
     pub without: u64,
-    /// Number of dialogues with a zero vector. The encoder knows none of the words in these dialogues.
+    /// Number of dialogues with a zero vector, because the encoder knows none of their words. They are in no cluster.
     pub unknown: u64,
-    /// Mean cosine of the dialogues with the centers of their clusters.
+    /// Mean cosine of the clustered dialogues with the centers of their clusters, from −1 to 1.
     pub cohesion: f64,
-    /// Cluster counts that were tried, if the count was chosen automatically.
+    /// Cluster counts that were tried to choose the count automatically; empty if the count was given.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub tried: Vec<Tried>,
-    /// Agreement of clusters and domains, if any dialogue has exactly one domain.
+    /// Agreement of clusters and domains; `None` if no clustered dialogue has exactly one domain.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub purity: Option<Purity>,
     /// The clusters, largest first.
     pub clusters: Vec<Cluster>,
-    /// Positions of dialogues on a two-dimensional map, in the order of ingestion.
+    /// Positions of dialogues on a two-dimensional map, in the order of the log.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub map: Vec<Point>,
 }
 
-/// Agreement of the clusters with the domains that the corpus gives.
+/// Agreement of the clusters with the domains of the dialogues.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Purity {
-    /// Fraction of the dialogues whose domain is the most frequent one in their cluster.
+    /// Fraction of the dialogues whose domain is the most frequent domain in their cluster, from 0 to 1. Only dialogues
+    /// with exactly one domain count.
     pub purity: f64,
-    /// Number of dialogues with exactly one domain. Only these are counted.
+    /// Number of clustered dialogues with exactly one domain.
     pub dialogues: u64,
-    /// Number of distinct domains among these dialogues.
+    /// Number of distinct domains of the dialogues with exactly one domain.
     pub domains: u64,
 }
 
@@ -107,9 +108,9 @@ pub struct Cluster {
     pub cohesion: f64,
     /// Terms that distinguish this cluster from the others, by descending weight.
     pub terms: Vec<Term>,
-    /// The most frequent domains, if known.
+    /// At most 5 domains, the most frequent first; empty if no dialogue in the cluster has a domain.
     pub domains: Vec<Share>,
-    /// The dialogues nearest to the center. Of dialogues with equal vectors, only the first ingested one.
+    /// The dialogues nearest to the center, the nearest first. Of dialogues with the same vector, contains only one.
     pub central: Vec<Central>,
 }
 
@@ -131,16 +132,16 @@ pub struct Central {
     pub id: String,
     /// Cosine of the dialogue with the center of its cluster, from −1 to 1.
     pub similarity: f32,
-    /// Title of the dialogue.
+    /// Title of the dialogue, if it has one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub title: Option<String>,
     /// Number of turns of the dialogue.
     pub turns: usize,
-    /// Text of the first user turn.
+    /// Text of the first user turn with text, else of the first turn with text.
     pub text: String,
 }
 
-/// Callback that returns whether to stop. It is called regularly.
+/// Callback that returns true to interrupt the computation. It is called regularly.
 #[derive(Clone, Copy)]
 pub(crate) struct Stop<'a>(&'a (dyn Fn() -> bool + Sync));
 
@@ -159,14 +160,14 @@ enum Selection {
     Filtered,
     /// The dialogue has no vector.
     NoVector,
-    /// The vector of the dialogue is zero, so the dialogue has no direction.
+    /// The vector of the dialogue is zero, so its cosines are undefined.
     ZeroVector,
     /// The dialogue is clustered as this item.
     Item(Item),
 }
 
-/// Builds a topic map of the dialogues that have vectors. The result does not depend on the number of threads.
-/// Returns an error if `stop` returns true.
+/// Builds a topic map of the dialogues that match the filter and have a nonzero vector. The result does not depend on
+/// the number of threads. Returns an error if `stop` returns true.
 pub fn clusters(
     snapshot: &Snapshot,
     vectors: &VectorReader,
@@ -176,7 +177,7 @@ pub fn clusters(
     let stop = Stop(stop);
     let mut made = Clusters::default();
     let mut items = Vec::new();
-    // Item index of each dialogue, in the order of the log. `None` for dialogues that are not clustered.
+    // Index of each dialogue in `items`; `None` if it is not clustered. Dialogues are in the order of the log.
     let mut item_indices: Vec<Option<u32>> = Vec::new();
     each_dialogue(snapshot, stop, &|_, dialogue| select(&dialogue, vectors, wanted), &mut |selection| {
         item_indices.push(matches!(selection, Selection::Item(_)).then_some(items.len() as u32));
@@ -204,7 +205,8 @@ pub fn clusters(
 }
 
 /// Clusters L2-normalized vectors by k-means and returns the cluster index of each vector. Keeps the best of
-/// `beginnings` restarts. Zero vectors are assigned to cluster 0. Returns an error if `stop` returns true.
+/// `beginnings` runs with different initial centers. Assigns zero vectors to cluster 0. Returns an error if `stop`
+/// returns true.
 pub fn partition(
     vectors: &Vectors,
     k: usize,

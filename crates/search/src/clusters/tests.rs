@@ -6,15 +6,15 @@ use turnwise_core::{error::Class, vectors::cosine};
 
 const DIM: usize = 12;
 
-/// Returns a pseudo-random number from −1 to 1, which depends only on `place`.
+/// Returns a pseudo-random number from −1 to 1. It depends only on `place`.
 fn noise(place: u64) -> f32 {
     let hash = blake3::hash(&place.to_le_bytes());
     let head = u32::from_le_bytes(hash.as_bytes()[..4].try_into().unwrap());
     head as f32 / u32::MAX as f32 * 2.0 - 1.0
 }
 
-/// Generates `groups` groups of vectors around random directions, and the group of each vector. The vectors have
-/// various norms.
+/// Generates `each` vectors around each of `groups` random directions. Returns the vectors, which have various norms,
+/// and the group of each vector.
 fn planted(groups: usize, each: usize, spread: f32) -> (Vec<f32>, Vec<usize>) {
     let direction = |g: usize| (0..DIM).map(move |d| noise((g * DIM + d) as u64));
     let mut flat = Vec::new();
@@ -68,7 +68,7 @@ fn the_number_of_clusters_is_found() {
     for groups in [2, 3, 5, 9, 17] {
         let (flat, _) = planted(groups, 1200 / groups, 0.25);
         let (k, tried) = chosen(&flat);
-        // With many groups, two can be close to each other.
+        // With many groups, two groups can be so close to each other that they are found as one.
         assert!(k.abs_diff(groups) <= groups / 10, "{k} of {groups}: {tried:?}");
         assert!(tried.is_sorted_by(|a, b| a.k < b.k) && tried.iter().all(|t| t.k <= 34));
     }
@@ -79,12 +79,13 @@ fn topics_are_found_within_two_languages() {
     let (topics, dim) = planted_within(2, 6, 60);
     let all: Vec<Item> = (0..topics.len() / dim).map(|n| Item { row: n as u32, scale: 1.0 }).collect();
     let (k, tried) = choose::choose(Items { flat: &topics, dim, items: &all }, 7, Stop(&|| false)).unwrap();
-    // Two clusters have the best silhouette, but they are not a useful map.
+    // Two clusters (the languages) have the best silhouette, but more clusters are chosen.
     assert!(tried.iter().all(|t| t.silhouette <= tried[0].silhouette), "{tried:?}");
     assert!((10..=14).contains(&k), "{k} of 12: {tried:?}");
 }
 
-/// Generates unit vectors of topics in several languages, and their dimension. Languages differ more than topics.
+/// Generates unit vectors of topics in several languages. Languages differ more than topics. Also returns the
+/// dimension of the vectors.
 fn planted_within(languages: usize, topics: usize, each: usize) -> (Vec<f32>, usize) {
     let dim = languages + languages * topics;
     let mut flat = Vec::new();
@@ -128,7 +129,7 @@ fn more_clusters_than_items_and_items_that_are_all_the_same() {
     assert_eq!((of(&[], 3, 0).members.len(), of(&same, 0, 0).members.len()), (0, 1));
     assert_eq!((chosen(&[]).0, chosen(&flat[..DIM]).0, chosen(&flat[..3 * DIM]).0), (0, 1, 1));
     assert!(chosen(&same).0 >= 1);
-    // Opposite items have no common center.
+    // Opposite vectors sum to 0, so they have no mean direction.
     let mut opposite = flat[..DIM].to_vec();
     opposite.extend(flat[..DIM].iter().map(|v| -v));
     assert!(of(&opposite, 1, 0).centers.iter().all(|v| v.is_finite()));
@@ -144,7 +145,7 @@ fn look(root: &Path, wanted: &ClusterOptions<'_>) -> Clusters {
     clusters(&snapshot, &vectors, wanted, &|| false).unwrap()
 }
 
-/// Adds 40 dialogues about trains and 20 about cards. The agent says the same in all of them.
+/// Adds 40 dialogues about trains and 20 about cards. The texts of the agent are the same in all dialogues.
 fn filled(root: &Path) {
     let mut all = Vec::new();
     for n in 0..60 {

@@ -1,4 +1,4 @@
-//! Converts sets of joined vectors to groups with ids and texts.
+//! Conversion of sets of similar vectors to groups with ids and texts.
 
 use std::{cmp::Reverse, collections::HashSet};
 
@@ -6,17 +6,19 @@ use super::{DuplicateOptions, Duplicates, Group, Member, UnionFind};
 use turnwise_core::{DialogueId, Result, TurnNo, vectors::cosine};
 use turnwise_index::dense::{DistinctVectors, Owner};
 
-/// Maximum number of ids to return per member.
+/// Maximum number of ids per [`Member`].
 const MAX_IDS: usize = 3;
 
-/// A connected component of vectors.
+/// A connected component of vectors, with the items (owners) that have these vectors.
 struct Component {
+    /// Numbers of the vectors.
     points: Vec<usize>,
+    /// Number of owners.
     size: u64,
-    /// Owner with the greatest id in the built generation. Rows are in descending order of id, so it is the owner
-    /// with the smallest row.
+    /// Of the owners that were in the index at the last build of the graphs, the one with the greatest id. Rows are
+    /// sorted by descending id, so this owner has the smallest row.
     first_built: Option<Owner>,
-    /// Owner with the greatest id in the tail.
+    /// Of the owners added after the last build of the graphs, the one with the greatest id.
     first_recent: Option<Owner>,
 }
 
@@ -37,7 +39,8 @@ pub(super) fn gather(
         }
     }
     let (groups_found, in_groups) = (all.len() as u64, all.iter().map(|found| found.size).sum());
-    // Within the built generation, ids are compared by row, so only the ids of possible results are read.
+    // Components without recent owners are first sorted by row and truncated. This avoids reading the ids of all
+    // components.
     let (mut built, mut rest): (Vec<Component>, Vec<Component>) =
         all.into_iter().partition(|found| found.first_recent.is_none());
     built.sort_by_key(|found| (Reverse(found.size), found.first_built));
@@ -77,7 +80,8 @@ impl Component {
         found
     }
 
-    /// Returns the greatest id.
+    /// Returns the greatest id of the owners: a dialogue id, and for an utterance also its turn number. Returns `None` if
+    /// the dialogue no longer exists.
     fn greatest(&self, sweep: &DistinctVectors<'_>) -> Result<Option<(DialogueId, Option<TurnNo>)>> {
         let owners = self.first_built.iter().chain(&self.first_recent);
         owners.map(|owner| id_of(sweep, owner)).try_fold(None, |greatest, id| Ok(greatest.max(id?)))
@@ -94,8 +98,8 @@ impl Component {
             })
             .collect();
         let mut order: Vec<usize> = (0..owners.len()).collect();
-        // The most frequent member represents the group. Points have a fixed order, which makes the result
-        // deterministic.
+        // The vector with the most owners represents the group. Ties are broken by the number of the vector, so the
+        // result is deterministic.
         order.sort_by_key(|n| (Reverse(owners[*n].len()), self.points[*n]));
         let mut first = Vec::new();
         if let Some(n) = order.first() {
@@ -120,10 +124,10 @@ fn id_of(sweep: &DistinctVectors<'_>, owner: &Owner) -> Result<Option<(DialogueI
     Ok(id.map(|id| (id, owner.turn())))
 }
 
-/// Builds the member for one vector from the owners of the vector. Returns `None` if the owners no longer exist.
+/// Creates the member for one vector from the owners of this vector. Returns `None` if the owners no longer exist.
 fn member(sweep: &DistinctVectors<'_>, owners: &[Owner], similarity: f32) -> Result<Option<Member>> {
     let mut ids = Vec::new();
-    // Owners in the built generation are already sorted by id. The tail has few owners.
+    // Built owners are sorted by descending id, so only the first are needed. Recent owners are not sorted, but few.
     let mut built = 0;
     for owner in owners {
         let is_built = matches!(owner, Owner::Built { .. });

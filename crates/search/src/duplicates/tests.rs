@@ -35,7 +35,7 @@ pub(crate) fn put(root: &Path, dialogues: &[Dialogue]) {
     store.close().unwrap();
 }
 
-/// Encodes all dialogues.
+/// Encodes all dialogues and their utterances with a test encoder.
 pub(crate) fn encode(root: &Path) {
     let encoder = HashEncoder::default();
     let recipe = Recipe::of(&encoder, "hashed", "auto", &Tokens::default(), &Options::default());
@@ -66,7 +66,7 @@ fn ids(group: &Group) -> Vec<&str> {
     group.members.iter().flat_map(|m| &m.ids).map(String::as_str).collect()
 }
 
-/// Returns all items with their ids and vectors.
+/// Returns the dialogue id, turn number (0 for a dialogue) and vector of each item. Omits zero vectors.
 fn everything(all: &BTreeMap<String, Dialogue>, kind: Kind) -> Vec<(DialogueId, u32, [f32; DIM])> {
     let encoder = HashEncoder::default();
     let of = |d: &Dialogue| match kind {
@@ -79,8 +79,8 @@ fn everything(all: &BTreeMap<String, Dialogue>, kind: Kind) -> Vec<(DialogueId, 
     every.into_iter().filter(|(_, _, vector)| vector.iter().any(|v| *v != 0.0)).collect()
 }
 
-/// Finds the groups' sizes and greatest ids by comparing all pairs. Returns `None` if a cosine is too close to the
-/// threshold.
+/// Finds groups by comparing all pairs, and returns their sizes and greatest ids. Returns `None` if a cosine is so
+/// close to the threshold that rounding could change the result.
 fn naive(
     all: &BTreeMap<String, Dialogue>,
     kind: Kind,
@@ -121,7 +121,7 @@ enum Step {
     Build,
 }
 
-/// Texts from a small vocabulary: many are nearly equal, some are empty.
+/// Generates a step. Texts have a small vocabulary: many are nearly equal, some are empty.
 fn step() -> impl Strategy<Value = Step> {
     let text = proptest::collection::vec(0u8..9, 0..6);
     prop_oneof![
@@ -169,7 +169,7 @@ proptest! {
         encode(&root);
         for kind in Kind::ALL {
             let Some(expected) = naive(&all, kind, threshold) else { continue };
-            // First with all pairs, then with the graph.
+            // Compare all pairs first, then use the graph.
             for few in [MAX_EXHAUSTIVE, 0] {
                 let found = look(&root, &wanted(kind, threshold), few).unwrap();
                 let named: Vec<(u64, DialogueId, u32)> = found.groups.iter().map(|group| {
@@ -216,7 +216,7 @@ fn equal_texts_are_one_member() {
     let found = look(root, &wanted(Kind::Utterances, 0.9), 0).unwrap();
     let thanks = &found.groups[0];
     assert_eq!((thanks.size, thanks.dialogues, thanks.different), (311, 311, 3));
-    // The ten copies that were added after the build are a member of their own.
+    // The ten copies that were added after the build form a separate member.
     let shown: Vec<(u64, &str)> = thanks.members.iter().map(|m| (m.count, m.text.as_str())).collect();
     assert_eq!(
         shown,
@@ -245,7 +245,7 @@ fn a_filter_limits_the_items_compared() {
         assert_eq!((found.looked_at, found.groups[0].size), (3, 3));
         assert!(ids(&found.groups[0]).iter().all(|id| id.starts_with('a')));
     }
-    // For utterances, the filter applies to utterances.
+    // If the items are utterances, the filter applies to each utterance.
     put(root, &[dialogue("c", &["same words", "same words"])]);
     encode(root);
     let agents: Filter = "role=agent".parse().unwrap();
