@@ -1,4 +1,4 @@
-//! Agreement of a clustering with class labels, with the definitions of scikit-learn.
+//! Agreement of a clustering with class labels. NMI and ARI are defined as in scikit-learn.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,7 +12,9 @@ pub struct Table {
 }
 
 impl Table {
-    /// Counts the items; `clusters[i]` and `labels[i]` are the cluster and the label of item `i`.
+    /// Counts the items. `clusters[i]` and `labels[i]` are the cluster and the label of item `i`, as arbitrary ids.
+    ///
+    /// Both slices must have the same length.
     pub fn new(clusters: &[usize], labels: &[usize]) -> Self {
         let numbered = |ids: &[usize]| -> BTreeMap<usize, usize> {
             let distinct: BTreeSet<usize> = ids.iter().copied().collect();
@@ -35,15 +37,15 @@ impl Table {
         (0..width).map(|column| self.counts.iter().map(|row| row[column]).sum()).collect()
     }
 
-    /// Purity: the share of items that have the most frequent label of their cluster.
+    /// Purity: the share of items that have the most frequent label of their cluster; 0 without items.
     pub fn purity(&self) -> f64 {
         let majority: u64 = self.counts.iter().filter_map(|row| row.iter().max()).sum();
         ratio(majority as f64, self.total as f64)
     }
 
-    /// Normalized mutual information, divided by the arithmetic mean of the two entropies.
+    /// Normalized mutual information: the mutual information divided by the arithmetic mean of the two entropies.
     ///
-    /// Returns 1 if there is at most one cluster and at most one label, like scikit-learn.
+    /// Like scikit-learn, returns 1 if there is at most one cluster and at most one label.
     pub fn nmi(&self) -> f64 {
         let (rows, columns) = (self.row_sums(), self.column_sums());
         if rows.len() <= 1 && columns.len() <= 1 {
@@ -63,7 +65,7 @@ impl Table {
         ratio(information.max(0.0), (entropy(&rows) + entropy(&columns)) / 2.0)
     }
 
-    /// Adjusted Rand index: the Rand index, corrected for chance.
+    /// Adjusted Rand index: 1 for equal partitions, about 0 for random ones; it can be negative.
     pub fn ari(&self) -> f64 {
         let pairs = |n: u64| n as f64 * (n as f64 - 1.0) / 2.0;
         let both: f64 = self.counts.iter().flatten().map(|c| pairs(*c)).sum();
@@ -76,7 +78,7 @@ impl Table {
 
     /// Clustering accuracy: the share of correct items under the best one-to-one assignment of clusters to labels.
     ///
-    /// The assignment is found with the Hungarian method.
+    /// Items in a cluster without an assigned label count as wrong. Returns 0 without items.
     pub fn accuracy(&self) -> f64 {
         ratio(best_assignment(&self.counts) as f64, self.total as f64)
     }
@@ -86,7 +88,7 @@ fn ratio(a: f64, b: f64) -> f64 {
     if b == 0.0 { 0.0 } else { a / b }
 }
 
-/// Returns the largest sum of cells, with at most one cell per row and per column.
+/// Returns the largest possible sum of cells with at most one cell from each row and column.
 ///
 /// Implements the Hungarian method: shortest augmenting paths with potentials, one row at a time.
 fn best_assignment(counts: &[Vec<u64>]) -> u64 {
@@ -97,7 +99,7 @@ fn best_assignment(counts: &[Vec<u64>]) -> u64 {
         return if columns == 0 { 0 } else { best_assignment(&transposed) };
     }
     let cost = |row: usize, column: usize| -(counts[row][column] as i64);
-    // Rows and columns are counted from 1. Column 0 is a virtual start of each path.
+    // Rows and columns are numbered from 1. Each augmenting path starts at a virtual column 0.
     let (mut row_potential, mut column_potential) = (vec![0i64; rows + 1], vec![0i64; columns + 1]);
     let mut owner = vec![0usize; columns + 1];
     for row in 1..=rows {
@@ -168,7 +170,7 @@ mod tests {
         assert_eq!((table.purity(), table.accuracy()), (0.8, 0.6));
     }
 
-    /// Tries every assignment.
+    /// Returns the largest sum over the rows from `row` on, by trying every assignment to columns that are not taken.
     fn naive(counts: &[Vec<u64>], row: usize, taken: &mut Vec<bool>) -> u64 {
         if row == counts.len() {
             return 0;

@@ -1,9 +1,11 @@
-//! Correlation coefficients, with the tie handling of SciPy.
+//! Correlation coefficients. Ties are handled as in SciPy.
 //!
-//! The inputs are pairs of values: surplus values of the longer slice are ignored. The coefficients are undefined for a
-//! constant input and for fewer than two pairs. The functions then return `None`.
+//! `a[i]` and `b[i]` form a pair; extra values of the longer slice are ignored. The coefficients are `None` for fewer
+//! than two pairs and for a constant input. The values must not be NaN.
 
 /// Pearson correlation coefficient.
+///
+/// The result for a constant input can be near 0 instead of `None`, if rounding makes its mean inexact.
 pub fn pearson(a: &[f64], b: &[f64]) -> Option<f64> {
     let n = a.len().min(b.len());
     if n < 2 {
@@ -22,20 +24,20 @@ pub fn pearson(a: &[f64], b: &[f64]) -> Option<f64> {
     (norm > 0.0).then(|| (covariance / norm).clamp(-1.0, 1.0))
 }
 
-/// Spearman rank correlation coefficient. Ties get their average rank.
+/// Spearman rank correlation coefficient. Equal values get the average of their ranks.
 pub fn spearman(a: &[f64], b: &[f64]) -> Option<f64> {
     let n = a.len().min(b.len());
     pearson(&ranks(&a[..n]), &ranks(&b[..n]))
 }
 
-/// Kendall rank correlation coefficient (tau-b).
+/// Kendall rank correlation coefficient (tau-b, which corrects for ties). Takes O(n log n) time.
 pub fn kendall(a: &[f64], b: &[f64]) -> Option<f64> {
     let n = a.len().min(b.len());
     let mut pairs: Vec<(f64, f64)> = a.iter().copied().zip(b.iter().copied()).collect();
     pairs.sort_unstable_by(|x, y| x.0.total_cmp(&y.0).then(x.1.total_cmp(&y.1)));
     let ties_a = tied(pairs.iter().map(|p| p.0));
     let ties_both = tied(pairs.iter().copied());
-    // The pairs are sorted by `a`, so each inversion of `b` is a discordant pair.
+    // The pairs are sorted by `a`, so each inversion in the values of `b` is a discordant pair.
     let mut second: Vec<f64> = pairs.iter().map(|p| p.1).collect();
     let mut buffer = second.clone();
     let discordant = inversions(&mut second, &mut buffer);
@@ -46,7 +48,7 @@ pub fn kendall(a: &[f64], b: &[f64]) -> Option<f64> {
     (denominator > 0.0).then(|| (numerator / denominator).clamp(-1.0, 1.0))
 }
 
-/// Returns the ranks, starting at 1. Ties get their average rank.
+/// Returns the rank of each value; the smallest has rank 1. Equal values get the average of their ranks.
 pub fn ranks(row: &[f64]) -> Vec<f64> {
     let mut order: Vec<usize> = (0..row.len()).collect();
     order.sort_unstable_by(|a, b| row[*a].total_cmp(&row[*b]));
@@ -73,7 +75,9 @@ fn tied<T: PartialEq>(sorted: impl Iterator<Item = T>) -> f64 {
     sum
 }
 
-/// Sorts the values by merge sort. Returns the number of inversions before sorting.
+/// Sorts `row` by merge sort. Returns the number of inversions: pairs of values that were in the wrong order.
+///
+/// `buffer` must have the length of `row`; its content does not matter.
 fn inversions(row: &mut [f64], buffer: &mut [f64]) -> f64 {
     if row.len() < 2 {
         return 0.0;

@@ -1,7 +1,7 @@
-//! Evaluation measures for rankings, correlations, clusterings and embedding spaces.
+//! Evaluation measures of rankings, clusterings and vectors, correlation coefficients, and t-SNE.
 //!
-//! The results agree with trec_eval, SciPy and scikit-learn. `tests/fixtures/measures` holds the output of these
-//! tools for the same inputs.
+//! Tests compare the measures of rankings with trec_eval, those of clusterings with scikit-learn, and the correlation
+//! coefficients with SciPy. `tests/fixtures/measures` contains the expected values.
 //!
 //! ```
 //! use turnwise_measures::{correlation::spearman, ranking::Ranking};
@@ -28,7 +28,7 @@ mod tests {
         value.as_array().unwrap().iter().map(|v| v.as_f64().unwrap()).collect()
     }
 
-    /// The expected values come from SciPy and scikit-learn (`reference.py` in the fixtures folder).
+    /// The script `reference.py` in the fixtures folder computes the expected values with SciPy and scikit-learn.
     #[test]
     fn results_agree_with_scipy_and_scikit_learn() {
         let expected: Value =

@@ -6,20 +6,21 @@ use turnwise_nearest::products;
 use turnwise_core::Vectors;
 use turnwise_core::random::Random;
 
-/// Effective number of neighbors of each point.
+/// Highest perplexity: the effective number of neighbors of each point. It is at most a third of the other points.
 const PERPLEXITY: f64 = 30.0;
 const ITERATIONS: usize = 400;
-/// Early exaggeration: factor by which the first iterations multiply the attraction, so that clusters can move past
-/// each other.
+/// Factor of the attraction in the first iterations (early exaggeration). It lets clusters move past each other.
 const EXAGGERATION: f64 = 12.0;
 /// Number of iterations with early exaggeration.
 const EXAGGERATED: usize = 120;
 
 /// Returns a point in [−1, 1]² for each vector. The vectors must be L2-normalized.
 ///
-/// Fewer than four vectors are placed on a line. The result depends only on the vectors and the seed, not on the
-/// number of threads. `done` is called after each iteration with the number of finished iterations and the total number
-/// of iterations. If `done` returns false, the function stops and returns `None`.
+/// `done` is called after each iteration with the number of finished iterations and the total number of iterations. If
+/// `done` returns false, the function stops and returns `None`. Fewer than four vectors are placed on a line, without
+/// iterations.
+///
+/// The result does not depend on the number of threads. For n vectors, the function needs about 8·n² bytes of memory.
 pub fn plane(
     vectors: &Vectors,
     seed: u64,
@@ -56,7 +57,7 @@ pub fn plane(
     Some(fitted(&at))
 }
 
-/// Returns the symmetric affinities of all pairs (the matrix P of t-SNE). The affinities sum to 1.
+/// Returns the symmetric affinities of all pairs, row by row (the matrix P of t-SNE). All affinities sum to 1.
 fn affinities(vectors: &Vectors) -> Vec<f32> {
     let n = vectors.len();
     let perplexity = PERPLEXITY.min((n - 1) as f64 / 3.0);
@@ -78,10 +79,10 @@ fn affinities(vectors: &Vectors) -> Vec<f32> {
     affinities
 }
 
-/// Returns the conditional probabilities of the neighbors of one point, computed from squared distances.
+/// Returns the probability that the point `own` selects each other point as a neighbor, and 0 for the point itself.
 ///
-/// The probabilities follow a Gaussian kernel. A binary search finds the precision (inverse variance) that gives the
-/// requested perplexity.
+/// The probabilities decrease with the squared distances by a Gaussian kernel. A binary search finds the precision
+/// (half the inverse variance) that gives the requested perplexity.
 fn conditional(distances: &[f64], own: usize, perplexity: f64) -> Vec<f32> {
     let (mut low, mut high, mut precision) = (0.0f64, f64::INFINITY, 1.0f64);
     let mut probabilities = vec![0.0f64; distances.len()];
@@ -111,10 +112,10 @@ fn conditional(distances: &[f64], own: usize, perplexity: f64) -> Vec<f32> {
     probabilities.into_iter().map(|probability| probability as f32).collect()
 }
 
-/// Returns the gradient of the t-SNE cost with respect to each point.
+/// Returns the gradient of the t-SNE cost with respect to the position of each point.
 fn gradients(at: &[[f64; 2]], affinities: &[f32], exaggeration: f64) -> Vec<[f64; 2]> {
     let n = at.len();
-    // For each point: the sum of its kernel values, its attraction and its repulsion.
+    // Returns the sum of the kernel values of point `i`, its attraction and its repulsion.
     let of_one = |i: usize| {
         let (mut sum, mut attraction, mut repulsion) = (0.0f64, [0.0f64; 2], [0.0f64; 2]);
         for (j, other) in at.iter().enumerate() {
@@ -128,7 +129,7 @@ fn gradients(at: &[[f64; 2]], affinities: &[f32], exaggeration: f64) -> Vec<[f64
                 repulsion[axis] += push * d[axis];
             }
         }
-        // The kernel value of the point with itself is 1.
+        // Subtracts the kernel value of the point with itself, which is 1.
         (sum - 1.0, attraction, repulsion)
     };
     let parts: Vec<(f64, [f64; 2], [f64; 2])> = (0..n).into_par_iter().map(of_one).collect();
@@ -139,7 +140,7 @@ fn gradients(at: &[[f64; 2]], affinities: &[f32], exaggeration: f64) -> Vec<[f64
     parts.iter().map(gradient).collect()
 }
 
-/// Centers the points and scales both axes by one factor, so that the longer side of their bounding box is [−1, 1].
+/// Centers the points, and scales both axes by the same factor so that the longer one covers [−1, 1].
 fn fitted(at: &[[f64; 2]]) -> Vec<[f32; 2]> {
     let side = |axis: usize| {
         let values = at.iter().map(|p| p[axis]);
@@ -157,7 +158,7 @@ fn fitted(at: &[[f64; 2]]) -> Vec<[f32; 2]> {
 mod tests {
     use super::*;
 
-    /// Vectors of three clusters in 8 dimensions, with their labels.
+    /// Returns `n` unit vectors in three clusters, and the cluster of each vector.
     fn clusters(n: usize) -> (Vectors, Vec<usize>) {
         let mut random = Random::new(3, 0);
         let mut vectors = Vectors::new(8);

@@ -1,11 +1,13 @@
-//! Random baseline of the ranking measures: the exact expected value over all orders, without sampling.
+//! Random baseline of ranking measures: their exact expected values for a random order, computed without sampling.
 
-/// Expected values of ranking measures for a random order of `all` documents, of which `relevant` are relevant.
+/// Random order of `all` documents; `relevant` of them are relevant. The methods return expected values of measures.
+///
+/// All values are 0 if no document is relevant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RandomBaseline {
     /// Number of ranked documents.
     pub all: usize,
-    /// Number of relevant documents among the ranked documents.
+    /// Number of relevant documents among them, at most `all`.
     pub relevant: usize,
 }
 
@@ -14,7 +16,7 @@ impl RandomBaseline {
         if self.all == 0 { 0.0 } else { self.relevant as f64 / self.all as f64 }
     }
 
-    /// Expected average precision at `k`.
+    /// Expected average precision at `k`: relevant documents after the first `k` count as 0.
     pub fn average_precision(self, k: usize) -> f64 {
         if self.relevant == 0 {
             return 0.0;
@@ -25,7 +27,7 @@ impl RandomBaseline {
         (1..=self.all.min(k)).map(at).sum::<f64>() / self.all as f64
     }
 
-    /// Expected reciprocal rank.
+    /// Expected reciprocal rank of the first relevant document.
     pub fn reciprocal_rank(self) -> f64 {
         let mut sum = 0.0;
         // Probability that no document before this rank is relevant.
@@ -39,12 +41,12 @@ impl RandomBaseline {
         sum
     }
 
-    /// Expected precision at `k`. Missing documents count as not relevant.
+    /// Expected precision at `k`. If there are fewer than `k` documents, the missing ones count as not relevant.
     pub fn precision(self, k: usize) -> f64 {
         self.prevalence() * self.all.min(k) as f64 / k.max(1) as f64
     }
 
-    /// Expected recall at `k`.
+    /// Expected recall at `k`: the fraction of all documents that are among the first `k`.
     pub fn recall(self, k: usize) -> f64 {
         if self.relevant == 0 { 0.0 } else { self.all.min(k) as f64 / self.all as f64 }
     }

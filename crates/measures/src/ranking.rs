@@ -1,23 +1,23 @@
-//! Retrieval measures of one ranking, with the definitions of trec_eval.
+//! Retrieval measures of one ranking, defined as in trec_eval.
 
-/// Lowest grade of a relevant document, by default.
+/// Usual value of [`Ranking::level`]: every grade above 0 counts as relevant.
 pub const RELEVANT: i32 = 1;
 
-/// Ranking of the documents of one query, with their relevance judgments.
+/// Ranking of documents for one query, with the relevance judgments of the query.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Ranking {
-    /// Grade of each document, in the order of the ranking; `None` if the document was not judged.
+    /// Grade of each document, best document first; `None` if the document was not judged.
     pub grades: Vec<Option<i32>>,
-    /// All grades above 0 in the judgments of the query, including grades of documents that are not in the ranking.
+    /// All grades above 0 in the judgments, in any order. Judged documents that are not in the ranking are included.
     pub given: Vec<i32>,
-    /// Number of documents that were judged as not relevant.
+    /// Number of documents that were judged as not relevant, in the ranking or not. Only bpref uses it.
     pub judged_not: usize,
-    /// Lowest grade of a relevant document.
+    /// Lowest grade of a relevant document, at least 1.
     pub level: i32,
 }
 
 impl Ranking {
-    /// Creates a ranking with binary judgments for all documents.
+    /// Creates a ranking of judged documents from flags: true for a relevant document, best document first.
     pub fn of_flags(relevant: impl IntoIterator<Item = bool>) -> Self {
         let grades: Vec<Option<i32>> = relevant.into_iter().map(|r| Some(i32::from(r))).collect();
         let given: Vec<i32> = grades.iter().filter_map(|g| g.filter(|g| *g > 0)).collect();
@@ -28,12 +28,12 @@ impl Ranking {
         grade.is_some_and(|grade| grade >= self.level)
     }
 
-    /// Iterates over the ranking: true for a relevant document.
+    /// Iterates over the ranking and returns true for each relevant document.
     fn flags(&self) -> impl Iterator<Item = bool> + '_ {
         self.grades.iter().map(|grade| self.is_relevant(*grade))
     }
 
-    /// Number of relevant documents, including documents that are not in the ranking.
+    /// Number of relevant documents, in the ranking or not.
     pub fn relevant(&self) -> usize {
         self.given.iter().filter(|grade| **grade >= self.level).count()
     }
@@ -43,9 +43,9 @@ impl Ranking {
         self.flags().take(k).filter(|relevant| *relevant).count()
     }
 
-    /// Average precision at `k`: the mean precision at the ranks of all relevant documents.
+    /// Average precision at `k`: the mean of the precisions at the ranks of all relevant documents.
     ///
-    /// Relevant documents that are not among the first `k` count as 0.
+    /// Relevant documents that are not among the first `k` count as 0. Returns 0 if no document is relevant.
     pub fn average_precision(&self, k: usize) -> f64 {
         let mut found = 0;
         let mut sum = 0.0;
@@ -68,7 +68,7 @@ impl Ranking {
         ratio(self.found(k) as f64, k)
     }
 
-    /// Recall at `k`: the fraction of the relevant documents that are among the first `k`.
+    /// Recall at `k`: the fraction of the relevant documents that are among the first `k`; 0 if none is relevant.
     pub fn recall(&self, k: usize) -> f64 {
         ratio(self.found(k) as f64, self.relevant())
     }
@@ -83,7 +83,9 @@ impl Ranking {
         self.precision(self.relevant())
     }
 
-    /// nDCG at `k`: the discounted cumulative gain, divided by the gain of the ideal order.
+    /// nDCG at `k`: the discounted cumulative gain of the first `k` documents, divided by that of the ideal order.
+    ///
+    /// The gain of a document is its grade; `level` has no effect. Negative and missing grades count as 0.
     pub fn ndcg(&self, k: usize) -> f64 {
         let gain = |grades: &mut dyn Iterator<Item = i32>| -> f64 {
             grades.enumerate().map(|(at, grade)| f64::from(grade.max(0)) / ((at + 2) as f64).log2()).sum()
@@ -97,9 +99,10 @@ impl Ranking {
         gain(&mut self.grades.iter().take(k).map(|grade| grade.unwrap_or(0))) / best
     }
 
-    /// bpref: penalizes each relevant document by the number of judged non-relevant documents above it.
+    /// bpref: the mean over all relevant documents of 1 minus a penalty, or of 0 for documents not in the ranking.
     ///
-    /// Documents without a judgment are ignored.
+    /// The penalty grows with the number of documents above that were judged as not relevant. Documents without a
+    /// judgment are ignored.
     pub fn bpref(&self) -> f64 {
         let relevant = self.relevant();
         let least = self.judged_not.min(relevant) as f64;
@@ -109,7 +112,7 @@ impl Ranking {
                 Some(_) if self.is_relevant(*grade) => {
                     sum += if not == 0 { 1.0 } else { 1.0 - not.min(relevant) as f64 / least };
                 }
-                // A negative grade means "not judged" in trec_eval.
+                // As in trec_eval, a negative grade means "not judged".
                 Some(grade) if *grade >= 0 => not += 1,
                 _ => {}
             }
@@ -117,7 +120,9 @@ impl Ranking {
         ratio(sum, relevant)
     }
 
-    /// Interpolated precision: the highest precision at any rank whose recall is at least `recall`.
+    /// Interpolated precision: the highest precision at any rank whose recall is at least `recall`; 0 if there is none.
+    ///
+    /// Like trec_eval, requires ⌊`recall` · R + 0.9⌋ of the R relevant documents.
     pub fn interpolated_precision(&self, recall: f64) -> f64 {
         let needed = (self.relevant() as f64 * recall + 0.9) as usize;
         let mut found = 0usize;

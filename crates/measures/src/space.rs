@@ -1,27 +1,27 @@
-//! Alignment and uniformity of unit vectors (Wang and Isola 2020), and the adjusted alignment of dial2vec.
+//! Alignment and uniformity of unit vectors (Wang and Isola 2020), and adjusted alignment (dial2vec).
 
 use rayon::prelude::*;
 use turnwise_nearest::products;
 
 use turnwise_core::Vectors;
 
-/// Alignment and uniformity of labeled vectors. Both are based on squared distances; lower is better.
+/// Alignment and uniformity of labeled unit vectors, computed from Euclidean distances. Lower values are better.
 #[derive(Debug, Clone, Copy, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct Space {
-    /// Mean squared distance of the pairs that share a label.
+    /// Mean squared distance of the pairs with the same label.
     pub alignment: f64,
-    /// The alignment minus the mean squared distance of the pairs that share no label (dial2vec, equation 8).
+    /// Alignment minus the mean squared distance of the pairs with different labels (equation 8 of dial2vec).
     pub adjusted_alignment: f64,
-    /// Logarithm of the mean of e^(−2 · squared distance) over all pairs of different items.
+    /// Natural logarithm of the mean of e^(−2 · squared distance) over all pairs.
     pub uniformity: f64,
 }
 
-/// Computes alignment and uniformity over all pairs of unit vectors. `same(a, b)` is true if items a and b share a
-/// label.
+/// Computes alignment and uniformity over all pairs of unit vectors.
 ///
-/// Returns `None` if no pair shares a label, or if all pairs share a label.
+/// `same(a, b)` returns whether rows `a` and `b` have the same label; it is called with a > b. The result is `None` if
+/// no pair or every pair has the same label.
 pub fn space(vectors: &Vectors, same: impl Fn(usize, usize) -> bool + Sync) -> Option<Space> {
-    // The sums of the rows are added in order, so the result does not depend on the number of threads.
+    // The sums are computed per row and added in row order, so the result does not depend on the number of threads.
     let rows: Vec<[f64; 5]> = (0..vectors.len())
         .into_par_iter()
         .map_init(Vec::new, |cosines, a| {
