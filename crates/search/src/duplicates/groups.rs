@@ -80,8 +80,8 @@ impl Component {
         found
     }
 
-    /// Returns the greatest id of the owners: a dialogue id, and for an utterance also its turn number. Returns `None` if
-    /// the dialogue no longer exists.
+    /// Returns the greatest id of the owners: a dialogue id, and for an utterance also its turn number. Returns `None`
+    /// if the dialogue no longer exists.
     fn greatest(&self, sweep: &DistinctVectors<'_>) -> Result<Option<(DialogueId, Option<TurnNo>)>> {
         let owners = self.first_built.iter().chain(&self.first_recent);
         owners.map(|owner| id_of(sweep, owner)).try_fold(None, |greatest, id| Ok(greatest.max(id?)))
