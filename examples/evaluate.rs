@@ -1,4 +1,4 @@
-//! Computes average precision, reciprocal rank and nDCG of a ranking, as trec_eval does.
+//! Computes average precision and reciprocal rank of a ranking, as trec_eval does.
 //!
 //! `cargo run --release --example evaluate`
 

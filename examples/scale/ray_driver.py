@@ -2,8 +2,8 @@
 
     python ray_driver.py --shards 100 --out s3://bucket/shards -- chats.jsonl.zst --model MODEL
 
-What follows `--` is given to `turnwise encode`. A task whose worker or machine is lost is started again by Ray; a shard that
-was done by then is found to be done. Run it again to do what is missing.
+The arguments after `--` are those of `turnwise encode`. Ray starts a task again if its worker or machine is lost. Complete
+shards are skipped, so run the script again to create the missing shards.
 """
 
 import argparse
@@ -14,7 +14,7 @@ import sys
 import ray
 
 
-# Ray counts lost workers against the retries, and errors of the program not: those would come again.
+# Ray retries after a lost worker, but not after an error of the program, which would occur again.
 @ray.remote(num_cpus=1, max_retries=10)
 def encode_shard(program, shard, shards, out, arguments):
     command = [program, "encode", "--shard", f"{shard}/{shards}", "--out", out, "--format", "json", "--no-progress"]
@@ -25,7 +25,7 @@ def encode_shard(program, shard, shards, out, arguments):
 
 
 def encode(program, shards, out, arguments):
-    """Encodes all shards, and gives what turnwise says of each, as they come to their end."""
+    """Encodes all shards, and yields the output of turnwise for each shard when it is complete."""
     waiting = [encode_shard.remote(program, shard, shards, out, arguments) for shard in range(shards)]
     while waiting:
         done, waiting = ray.wait(waiting)
@@ -34,11 +34,11 @@ def encode(program, shards, out, arguments):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--shards", type=int, required=True, help="into how many parts the corpus is divided")
-    parser.add_argument("--out", required=True, help="a folder that all machines share, or s3://, gs://, az://")
-    parser.add_argument("--program", default="turnwise", help="turnwise, as the machines find it")
-    parser.add_argument("--address", help="the cluster; the one of the environment, or this machine, if not given")
-    parser.add_argument("arguments", nargs="*", help="for `turnwise encode`: inputs, --model and the like")
+    parser.add_argument("--shards", type=int, required=True, help="number of shards")
+    parser.add_argument("--out", required=True, help="folder that all machines share, or s3://, gs://, az://")
+    parser.add_argument("--program", default="turnwise", help="path of turnwise on the workers")
+    parser.add_argument("--address", help="address of the cluster [default: from the environment, else this machine]")
+    parser.add_argument("arguments", nargs="*", help="arguments of `turnwise encode`: inputs, --model, …")
     args = parser.parse_args()
     ray.init(address=args.address, log_to_driver=False)
     for shard in encode(args.program, args.shards, args.out, args.arguments):

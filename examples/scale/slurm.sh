@@ -4,12 +4,12 @@
 #SBATCH --cpus-per-task=4
 #SBATCH --mem=4G
 #SBATCH --requeue
-# A hundred shards by an array job, twenty at once. What was lost is named by `encode --assemble`; those alone are made
-# again by `sbatch --array=3,17 slurm.sh`. To put all together behind it:
+# Encodes a hundred shards as an array job, twenty at once. `encode --assemble` names missing shards; create only these with
+# `sbatch --array=3,17 slurm.sh`. To assemble the shards after the job:
 #   sbatch --dependency=afterok:JOB --wrap 'turnwise encode --assemble "$PLACE" -i chats'
 set -euo pipefail
 
-# How many parts there are in all: more than the array's own count when some are made again.
+# Total number of shards, also if the array runs only some of them.
 SHARDS=${SHARDS:-100}
 INPUT=${INPUT:-chats.jsonl.zst}
 PLACE=${PLACE:-shards}

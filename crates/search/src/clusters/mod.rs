@@ -205,20 +205,20 @@ pub fn clusters(
 }
 
 /// Clusters L2-normalized vectors by k-means and returns the cluster index of each vector. Keeps the best of
-/// `beginnings` runs with different initial centers. Assigns zero vectors to cluster 0. Returns an error if `stop`
+/// `restarts` runs with different initial centers. Assigns zero vectors to cluster 0. Returns an error if `stop`
 /// returns true.
 pub fn partition(
     vectors: &Vectors,
     k: usize,
     seed: u64,
-    beginnings: usize,
+    restarts: usize,
     stop: &(dyn Fn() -> bool + Sync),
 ) -> Result<Vec<u32>> {
     let is_nonzero = |n: &usize| vectors.row(*n).iter().any(|v| *v != 0.0);
     let items: Vec<Item> =
         (0..vectors.len()).filter(is_nonzero).map(|n| Item { row: n as u32, scale: 1.0 }).collect();
     let all = Items { flat: vectors.flat(), dim: vectors.dim(), items: &items };
-    let partition = kmeans(all, k, seed, beginnings, Stop(stop))?;
+    let partition = kmeans(all, k, seed, restarts, Stop(stop))?;
     let mut of = vec![0; vectors.len()];
     items.iter().zip(&partition.of).for_each(|(item, cluster)| of[item.row as usize] = *cluster);
     Ok(of)
