@@ -5,8 +5,8 @@
 //!         [--ef 128] [--half] [--threads N] [--efs 48,128]
 //!         [--passes 3] [--truth SCORES.f32] [--peer] [--scan] [--filters] [--scaling]
 //!
-//! BASE, QUERIES and SCORES contain little-endian f32 numbers, BASE and QUERIES in rows of DIM. GRAPH is built if it does
-//! not exist. SCORES has the score of the tenth nearest vector of each query. Without `--truth`, an exact scan computes
+//! BASE and QUERIES contain vectors of DIM numbers, as little-endian f32. GRAPH is built if it does not exist. SCORES
+//! contains the score of the tenth nearest vector of each query, also as f32. Without `--truth`, an exact scan computes
 //! these scores.
 //!
 //! Prints JSON objects, one per line. The first ones describe the build and the graph, and the last one its size. The
@@ -15,7 +15,7 @@
 //! - `recall`: recall at 10.
 //! - `qps_cpu`: queries per second of CPU time, in the fastest of `--passes` passes over all queries.
 //! - `p50_us`, `p99_us`: percentiles of the wall-clock time per query in that pass, in microseconds.
-//! - `quiet_p99_us`: 99th percentile of the fastest times of the queries in all passes. A single interruption by another
+//! - `quiet_p99_us`: 99th percentile of the fastest time of each query in all passes. A single interruption by another
 //!   process does not affect it.
 //!
 //! Options:
@@ -28,7 +28,8 @@
 //! - `--peer`: build and search with the crate hnsw_rs instead.
 //! - `--scan`: compare scans of all vectors with graph searches, for the first 500 to 16,000 vectors.
 //! - `--filters`: measure searches with filters that allow one row in N.
-//! - `--scaling`: measure the build time, alternately on one thread and on `--threads` threads. Removes GRAPH.
+//! - `--scaling`: measure the build time, alternately on one thread and on `--threads` threads. GRAPH must
+//!   not exist.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stdout)]
 
@@ -377,7 +378,7 @@ impl Mapped {
     }
 
     fn floats(&self) -> &[f32] {
-        // SAFETY: every bit pattern is a valid f32. Mapped pages are aligned for f32, so no bytes are skipped.
+        // SAFETY: every bit pattern is a valid f32. Pages are aligned, so no bytes are skipped.
         unsafe { self.0.align_to().1 }
     }
 }
