@@ -164,7 +164,7 @@ fn measure(dialogues: &[Dialogue]) {
     }
 }
 
-/// Returns a function that searches the same files with Tantivy's own collector, and returns the number of hits.
+/// Returns a function that searches the same files with Tantivy's own collector. Its result is the number of hits.
 ///
 /// Unlike turnwise, Tantivy reads no dialogue ids, and orders equal scores by its internal document addresses.
 fn by_tantivy(folder: &Path, k: usize) -> impl Fn(&LexicalQuery) -> usize + use<> {

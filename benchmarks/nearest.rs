@@ -352,7 +352,7 @@ fn ours(graph: &GraphFile, queries: &[&[f32]], search: &SearchOptions, rounds: u
 
 /// Returns the recall at `K`. `tenths` has the score of the tenth nearest vector of each query.
 ///
-/// A hit counts if its score is at least this score minus 10⁻⁶, so the order of ties does not matter.
+/// A hit counts if its score is at least the score in `tenths` minus 10⁻⁶, so the order of ties does not matter.
 fn recall(found: &Found, tenths: &[f32]) -> f64 {
     let hits = found
         .iter()

@@ -81,7 +81,7 @@ impl Connection {
 pub enum Slow {
     /// Sends the request byte by byte, at most two bytes per second.
     Writer,
-    /// Reads the response byte by byte, at most ten bytes per second, with the smallest receive buffer of the system.
+    /// Reads the response byte by byte, at most ten bytes per second, with the smallest possible receive buffer.
     Reader,
     /// Sends a health check, then nothing more, and keeps the connection open.
     Idle,

@@ -6,7 +6,7 @@ use turnwise_nearest::products;
 use turnwise_core::Vectors;
 use turnwise_core::random::Random;
 
-/// Highest perplexity: the effective number of neighbors of each point. It is at most a third of the other points.
+/// Perplexity: the effective number of neighbors of each point. With n < 91 points, it is (n − 1) / 3 instead.
 const PERPLEXITY: f64 = 30.0;
 const ITERATIONS: usize = 400;
 /// Factor of the attraction in the first iterations (early exaggeration). It lets clusters move past each other.
@@ -140,7 +140,7 @@ fn gradients(at: &[[f64; 2]], affinities: &[f32], exaggeration: f64) -> Vec<[f64
     parts.iter().map(gradient).collect()
 }
 
-/// Centers the points, and scales both axes by the same factor so that the longer one covers [−1, 1].
+/// Centers the points, and scales both axes by the same factor. The longer side of the bounding box becomes [−1, 1].
 fn fitted(at: &[[f64; 2]]) -> Vec<[f32; 2]> {
     let side = |axis: usize| {
         let values = at.iter().map(|p| p[axis]);
