@@ -26,7 +26,7 @@
 //! - `--efs`: values of `ef` for the searches. By default, 36 values from 10 to 384 are measured.
 //! - `--passes`: number of passes, 3 by default.
 //! - `--peer`: build and search with the crate hnsw_rs instead.
-//! - `--scan`: compare scans of all vectors with graph searches, for the first 500 to 16,000 vectors.
+//! - `--scan`: compare scans of all vectors with graph searches, for the first 500 to 16,000 vectors of BASE.
 //! - `--filters`: measure searches with filters that allow one row in N.
 //! - `--scaling`: measure the build time, alternately on one thread and on `--threads` threads. GRAPH must
 //!   not exist.
@@ -161,7 +161,7 @@ fn resident(path: &std::path::Path) -> usize {
     rss.and_then(|rss| rss.split_whitespace().next()?.parse::<usize>().ok()).map_or(0, |kib| kib << 10)
 }
 
-/// Settings of the benchmark with hnsw_rs; `path` is that of the graph.
+/// Settings of the benchmark with hnsw_rs. `path` is the file of the graph.
 struct Peer<'a> {
     path: &'a std::path::Path,
     options: &'a BuildOptions,

@@ -79,10 +79,10 @@ fn affinities(vectors: &Vectors) -> Vec<f32> {
     affinities
 }
 
-/// Returns the probability that the point `own` selects each other point as a neighbor, and 0 for the point itself.
+/// Returns for each point the probability that the point `own` selects it as a neighbor; 0 for `own` itself.
 ///
-/// The probabilities decrease with the squared distances by a Gaussian kernel. A binary search finds the precision
-/// (half the inverse variance) that gives the requested perplexity.
+/// `distances` are the squared distances from `own`. The kernel is Gaussian. A binary search finds its precision (half
+/// the inverse variance), so that the probabilities have the requested perplexity.
 fn conditional(distances: &[f64], own: usize, perplexity: f64) -> Vec<f32> {
     let (mut low, mut high, mut precision) = (0.0f64, f64::INFINITY, 1.0f64);
     let mut probabilities = vec![0.0f64; distances.len()];
