@@ -235,7 +235,7 @@ fn print(what: &str, queries: &[LexicalQuery], search: impl Fn(&LexicalQuery) ->
     );
 }
 
-/// Returns the CPU seconds of this thread, exact to nanoseconds, or `None` if `/proc` does not have them.
+/// Returns the CPU seconds of this thread, with nanosecond resolution, or `None` if they cannot be read.
 fn processor_seconds() -> Option<f64> {
     let text = fs::read_to_string("/proc/thread-self/schedstat").ok()?;
     Some(text.split_whitespace().next()?.parse::<f64>().ok()? / 1e9)

@@ -152,7 +152,7 @@ impl Progress for Memory {
     }
 }
 
-/// Returns how many bytes of a mapped file are in memory, or 0 if `/proc` does not have the number.
+/// Returns how many bytes of a mapped file are in memory, or 0 if this cannot be read.
 fn resident(path: &std::path::Path) -> usize {
     let (name, maps) = (path.file_name().unwrap().to_str().unwrap(), "/proc/self/smaps");
     let maps = std::fs::read_to_string(maps).unwrap_or_default();

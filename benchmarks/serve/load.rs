@@ -237,8 +237,7 @@ async fn flood(
     report
 }
 
-/// Returns the anonymous resident memory of a process in MiB, which excludes mapped files. NaN if `/proc` does not have
-/// it; only Linux does.
+/// Returns the anonymous resident memory of a Linux process in MiB, without mapped files. NaN if it cannot be read.
 fn resident(pid: u32) -> f64 {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:"));

@@ -131,7 +131,7 @@ fn time(goal: &dyn Objective, data: &TrainingSet, settings: &StepSettings, model
     Ok(())
 }
 
-/// Returns the CPU seconds of this process, or 0 if `/proc` does not have them.
+/// Returns the CPU seconds of this process, or 0 if they cannot be read.
 fn cpu_seconds() -> f64 {
     let stat = fs::read_to_string("/proc/self/stat").unwrap_or_default();
     let fields: Vec<i64> =
