@@ -1,7 +1,6 @@
 //! Adapter for the crate hnsw_rs, for comparison: builds and searches its graphs, without quantization.
 //!
-//! The distance function is ours, because that of hnsw_rs aborts the process if rounding makes an inner product exceed
-//! 1.
+//! The distance function is ours. That of hnsw_rs aborts the process if rounding makes an inner product exceed 1.
 
 use std::{cell::RefCell, path::Path};
 

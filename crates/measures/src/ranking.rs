@@ -99,10 +99,10 @@ impl Ranking {
         gain(&mut self.grades.iter().take(k).map(|grade| grade.unwrap_or(0))) / best
     }
 
-    /// bpref: the mean over all relevant documents of 1 minus a penalty, or of 0 for documents not in the ranking.
+    /// bpref: the mean over all relevant documents of 1 minus a penalty. Documents not in the ranking count as 0.
     ///
-    /// The penalty grows with the number of documents above that were judged as not relevant. Documents without a
-    /// judgment are ignored.
+    /// The penalty of a document grows with the number of documents above it that were judged as not relevant.
+    /// Documents without a judgment are ignored.
     pub fn bpref(&self) -> f64 {
         let relevant = self.relevant();
         let least = self.judged_not.min(relevant) as f64;
