@@ -1,8 +1,8 @@
-//! Speed and memory of `turnwise ingest`. See `benchmarks/README.md` for the commands.
+//! Speed and memory use of `turnwise ingest`. `benchmarks/README.md` has the commands and results.
 //!
-//! * `sgd [FOLDER]`: ingests the JSON files of SGD's training part on one core.
-//! * `million [DIALOGUES]`: ingests synthetic dialogues of ten turns. Prints the rate of each tenth, the peak memory
-//!   and the time to open the store.
+//! * `sgd [FOLDER]`: ingests the JSON files of SGD's training set on one core, without and with a search index.
+//! * `million [DIALOGUES]`: ingests synthetic dialogues of ten turns without a search index, 1,000,000 by default.
+//!   Prints the speed of each tenth of the dialogues, the peak memory, the size on disk and the time to open the store.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stdout, clippy::print_stderr)]
 
@@ -26,7 +26,7 @@ fn main() {
     }
 }
 
-/// Command that runs the program on one core, if `taskset` is available.
+/// Returns a command that runs the program with one thread. If `taskset` is available, it also pins it to one core.
 fn on_one_core(args: &[&str]) -> Command {
     let binary = env!("CARGO_BIN_EXE_turnwise");
     let pinned = Command::new("taskset").arg("-V").output().is_ok();
@@ -115,7 +115,7 @@ fn million(dialogues: u64) {
     }
 }
 
-/// Polls the peak memory of a process until it ends. The thread returns it in bytes.
+/// Starts a thread that polls the peak resident memory of a process until it ends. The thread returns it in bytes.
 fn watch_memory(child: &Child) -> std::thread::JoinHandle<u64> {
     let status = format!("/proc/{}/status", child.id());
     std::thread::spawn(move || {
@@ -133,15 +133,15 @@ fn watch_memory(child: &Child) -> std::thread::JoinHandle<u64> {
     })
 }
 
-/// Progress of an ingest at one moment.
+/// Progress of an ingest when a batch is acknowledged.
 struct Mark {
     records: u64,
     seconds: f64,
-    /// Processor seconds of the program so far. Other load on the machine does not affect them.
+    /// CPU seconds of the program so far, which exclude waiting for other processes; wall-clock seconds if unknown.
     processor: f64,
 }
 
-/// Returns a mark for each acknowledged batch.
+/// Reads the standard error of an ingest to its end. Returns a mark for each acknowledged batch.
 fn acknowledged(child: &mut Child) -> Vec<Mark> {
     let started = Instant::now();
     let stat = format!("/proc/{}/stat", child.id());
@@ -156,7 +156,9 @@ fn acknowledged(child: &mut Child) -> Vec<Mark> {
     marks
 }
 
-/// Returns the user and system time of a process in seconds. `stat` is the path of its file `/proc/PID/stat`.
+/// Returns the user and system time of a process in seconds, or `None` if `stat` cannot be read.
+///
+/// `stat` is the path `/proc/PID/stat` of the process.
 fn processor_seconds(stat: &str) -> Option<f64> {
     let text = fs::read_to_string(stat).ok()?;
     let fields: Vec<&str> = text.rsplit(')').next()?.split_whitespace().collect();
@@ -189,7 +191,7 @@ fn print_tenths(marks: &[Mark], dialogues: u64) {
     );
 }
 
-/// Writes synthetic dialogues of ten turns. A turn has about twelve random words.
+/// Writes synthetic dialogues of ten turns. Each turn has a random number and 6 to 17 random words.
 fn write_synthetic(path: &Path, dialogues: u64) {
     const WORDS: [&str; 32] = [
         "the", "order", "refund", "please", "card", "my", "account", "delivery", "late", "to", "and",

@@ -1,7 +1,9 @@
-//! Processor time of BM25 search over utterances and over dialogues. See `benchmarks/README.md` for the commands.
+//! CPU time of BM25 search over utterances and over dialogues. `benchmarks/README.md` has the commands and results.
 //!
-//! * `samples [UTTERANCES]`: dialogues generated from the sample dialogues; 200,000 utterances by default.
-//! * `folder FOLDER [UTTERANCES]`: dialogues from a folder, up to this number of utterances.
+//! * `samples [UTTERANCES]` (default): searches dialogues that are generated from the sample dialogues.
+//! * `folder FOLDER [UTTERANCES]`: searches the first dialogues of a folder.
+//!
+//! Both stop adding dialogues at UTTERANCES utterances, 200,000 by default. The last dialogue is complete.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stdout)]
 
@@ -28,7 +30,7 @@ use turnwise_store::{Prepared, Snapshot, Store};
 
 const UTTERANCES: usize = 200_000;
 
-/// Queries that users might type.
+/// Queries as users type them.
 const USER_QUERIES: [&str; 12] = [
     "it says delivered but there is no parcel",
     "charged twice this month",
@@ -71,8 +73,10 @@ impl Random {
     }
 }
 
-/// Generates dialogues of ten turns. About a third of the turns are copies of sample turns; the others combine halves
-/// of two sample turns.
+/// Generates dialogues of ten turns, with at least `utterances` turns in total.
+///
+/// About a third of the turns are copies of sample turns. The others join the first half of one sample turn and the
+/// second half of another.
 fn from_samples(utterances: usize) -> Vec<Dialogue> {
     let texts: Vec<String> = samples::SUPPORT
         .iter()
@@ -160,8 +164,9 @@ fn measure(dialogues: &[Dialogue]) {
     }
 }
 
-/// Searches the same files with Tantivy's own collector, and returns the number of hits. Unlike turnwise, the
-/// collector reads no ids, and orders equal scores by document address.
+/// Returns a function that searches the same files with Tantivy's own collector. Its result is the number of hits.
+///
+/// Unlike turnwise, Tantivy reads no dialogue ids, and orders equal scores by its internal document addresses.
 fn by_tantivy(folder: &Path, k: usize) -> impl Fn(&LexicalQuery) -> usize + use<> {
     let index = Index::open_in_dir(folder).unwrap();
     let text = index.schema().get_field("text").unwrap();
@@ -177,7 +182,7 @@ fn by_tantivy(folder: &Path, k: usize) -> impl Fn(&LexicalQuery) -> usize + use<
     }
 }
 
-/// Returns random sequences of words from random utterances.
+/// Returns 500 sequences of 2 to 8 successive words from random utterances; fewer words if an utterance is shorter.
 fn drawn(dialogues: &[Dialogue]) -> Vec<String> {
     let mut random = Random(0x9e37_79b9_7f4a_7c15);
     (0..500)
@@ -192,8 +197,9 @@ fn drawn(dialogues: &[Dialogue]) -> Vec<String> {
         .collect()
 }
 
-/// Measures and prints the mean processor time of a query, and percentiles of the wall-clock time. For the percentiles,
-/// the fastest of three runs of each query counts.
+/// Measures and prints the mean CPU time per query, percentiles of the wall-clock time, and the mean number of hits.
+///
+/// The percentiles use the fastest of three runs of each query.
 fn print(what: &str, queries: &[LexicalQuery], search: impl Fn(&LexicalQuery) -> usize) {
     let hits: usize = queries.iter().map(&search).sum();
     let rounds = 4000_usize.div_ceil(queries.len());
@@ -229,7 +235,7 @@ fn print(what: &str, queries: &[LexicalQuery], search: impl Fn(&LexicalQuery) ->
     );
 }
 
-/// Returns the processor seconds of this thread. The kernel counts them in nanoseconds.
+/// Returns the CPU seconds of this thread, with nanosecond resolution, or `None` if they cannot be read.
 fn processor_seconds() -> Option<f64> {
     let text = fs::read_to_string("/proc/thread-self/schedstat").ok()?;
     Some(text.split_whitespace().next()?.parse::<f64>().ok()? / 1e9)

@@ -1,18 +1,19 @@
-//! Overhead of turnwise compared with Milvus's own client: the same searches, alternating, in one process.
+//! Overhead of turnwise over Milvus's own Rust client. Both run the same searches alternately, in one process.
 //!
 //!     cargo bench --features milvus --bench milvus -- milvus://127.0.0.1:19530/chats [ROUNDS]
 //!
-//! The collection must have vectors. Create it with `turnwise ingest` or `migrate`, or with
-//! benchmarks/scale/milvus.py. The queries are stored vectors of utterances. Each round runs every query in four
-//! ways, and each time begins with a different one:
+//! The address must name an index with vectors. Create it with `turnwise ingest`, `turnwise migrate` or
+//! `benchmarks/scale/milvus.py`. The queries are stored vectors of utterances. Each round (15 by default) runs every
+//! query in four ways. The order of the ways rotates from query to query:
 //!
-//! - the client's search, with the same expression, columns and depth as turnwise;
-//! - the same search through turnwise's engine, which provides the candidates of a search;
-//! - the client's calls for a complete answer: the search, and a query for the records of the hits;
-//! - turnwise's search: from a request to hits with their texts and neighboring turns. Nothing is encoded, because the
-//!   vectors of the queries are known.
+//! - the search of the client, with the columns and search parameters that turnwise uses by default;
+//! - the search of turnwise's Milvus engine, which returns candidates;
+//! - the two requests of the client for a complete answer: the search, and a query for the records of the hits;
+//! - the complete search of turnwise, which returns hits with their texts and neighboring turns. Encoding is not
+//!   included, because the vectors of the queries are known.
 //!
-//! Prints the medians of the fastest time of each query, and the two differences in percent.
+//! For each way, takes the fastest time of each query and prints the median over the queries. Also prints the overhead
+//! of turnwise for candidates and for complete answers, in percent.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stdout)]
 
@@ -35,7 +36,7 @@ use turnwise_index::{engine::Engine, vectors::Kind};
 use turnwise_milvus::{Milvus, Target, Walk};
 use turnwise_search::{Mode, SearchRequest as Request, Searcher};
 
-/// The same allocator as in the program turnwise.
+/// mimalloc, as in the program turnwise.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
@@ -95,7 +96,7 @@ fn request(text: &str) -> Request {
     Request { query: text.to_owned(), mode: Some(Mode::Dense), k: K, ..Request::default() }
 }
 
-/// Milvus's own client, which searches the collections of turnwise directly.
+/// Milvus's own client, with the names of the collections of turnwise that it searches.
 struct Raw {
     runtime: Runtime,
     client: ClientV2,
@@ -113,7 +114,7 @@ impl Raw {
         Raw { runtime, client, utterances: name("utterances"), records: name("records") }
     }
 
-    /// Returns the keys of the nearest utterances.
+    /// Searches for the nearest `K` utterances. Returns the keys of their dialogues, one for each utterance.
     fn search(&self, vector: &[f32]) -> Vec<String> {
         let request = SearchRequest::builder()
             .collection_name(&self.utterances)
@@ -130,7 +131,7 @@ impl Raw {
         texts(columns, "key")
     }
 
-    /// Searches and also fetches the records. Returns the number of hits.
+    /// Searches, and fetches the records of the hits. Returns the number of hits.
     fn answer(&self, vector: &[f32]) -> usize {
         let keys = self.search(vector);
         let mut different: Vec<String> = keys.iter().map(|key| format!("\"{key}\"")).collect();
@@ -159,7 +160,7 @@ fn texts(columns: &[FieldData], wanted: &str) -> Vec<String> {
     column.unwrap_or_default()
 }
 
-/// Encoder that returns the known vectors of the queries.
+/// Encoder that returns the stored vector of each query text. It panics for other texts.
 struct Known {
     dim: usize,
     fingerprint: Fingerprint,
@@ -205,7 +206,7 @@ impl Encoder for Known {
     }
 }
 
-/// Returns turns from all parts of the collection, with their vectors.
+/// Returns at most `QUESTIONS` turns from all parts of the index: the text and the stored vector of each.
 fn questions(target: &Target) -> Vec<(String, Vec<f32>)> {
     let mut walk = Walk::over(target).unwrap();
     let mut questions = Vec::new();

@@ -1,22 +1,35 @@
-//! Nearest-neighbor benchmark, for `benchmarks/index/compare.py`: builds or opens a graph over vectors and searches
-//! it.
+//! Nearest-neighbor benchmark: builds or opens a graph over unit vectors and searches it. `benchmarks/index/compare.py`
+//! runs it.
 //!
 //!     cargo bench -p turnwise-nearest --bench nearest -- BASE.f32 QUERIES.f32 DIM GRAPH [--builder native] [--m 16]
 //!         [--ef 128] [--half] [--threads N] [--efs 48,128]
 //!         [--passes 3] [--truth SCORES.f32] [--peer] [--scan] [--filters] [--scaling]
 //!
-//! The files contain rows of little-endian f32. GRAPH is built if it does not exist. SCORES has the score of the
-//! tenth nearest vector of each query; without it, the scores are computed by an exact scan.
+//! BASE and QUERIES contain vectors of DIM numbers, as little-endian f32. GRAPH is built if it does not exist. SCORES
+//! contains the score of the tenth nearest vector of each query, also as f32. Without `--truth`, an exact scan computes
+//! these scores.
 //!
-//! Prints JSON objects, one per line. The first ones describe the build and the graph, and the last one its size. Each
-//! object in between has the results for one `ef` on one thread: queries per second of processor time, the 50th and
-//! 99th percentile of the wall-clock time, and the recall at 10. All queries run `--passes` times, and the fastest pass
-//! is reported. `quiet_p99_us` uses the fastest time of every query, so a single interruption does not affect it.
+//! Prints JSON objects, one per line. The first ones describe the build and the graph, and the last one its size. The
+//! others have the results of searches on one thread, one object per `ef` and number of reranked candidates:
 //!
-//! - `--peer`: build and search with hnsw_rs.
-//! - `--scan`: compare scans of all vectors with graph searches, for 500 to 16,000 vectors.
-//! - `--filters`: measure searches with a filter that allows one row in N.
-//! - `--scaling`: measure the build time, alternately on one thread and on `--threads` threads.
+//! - `recall`: recall at 10.
+//! - `qps_cpu`: queries per second of CPU time, in the fastest of `--passes` passes over all queries.
+//! - `p50_us`, `p99_us`: percentiles of the wall-clock time per query in that pass, in microseconds.
+//! - `quiet_p99_us`: 99th percentile of the fastest time of each query in all passes. A single interruption by another
+//!   process does not affect it.
+//!
+//! Options:
+//!
+//! - `--builder`: `native` or `hnsw_rs` (default). `--m` and `--ef` are the build options, 16 and 128 by default.
+//! - `--half`: store the vectors as f16.
+//! - `--threads`: number of threads of the build, 1 by default.
+//! - `--efs`: values of `ef` for the searches. By default, 36 values from 10 to 384 are measured.
+//! - `--passes`: number of passes, 3 by default.
+//! - `--peer`: build and search with the crate hnsw_rs instead.
+//! - `--scan`: compare scans of all vectors with graph searches, for the first 500 to 16,000 vectors of BASE.
+//! - `--filters`: measure searches with filters that allow one row in N.
+//! - `--scaling`: measure the build time, alternately on one thread and on `--threads` threads. GRAPH must
+//!   not exist.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stdout)]
 
@@ -33,12 +46,12 @@ use turnwise_nearest::{
     SearchOptions, VectorFormat, write_graph,
 };
 
-/// The same allocator as in the program turnwise.
+/// mimalloc, as in the program turnwise.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 const K: usize = 10;
-/// Values of `ef`, the size of the candidate list of a search.
+/// Default of `--efs`: values of `ef`, the number of candidates in the beam search.
 const EFS: [usize; 36] = [
     10, 12, 16, 20, 24, 28, 30, 32, 34, 36, 38, 40, 44, 48, 56, 64, 72, 80, 88, 96, 104, 112, 120, 128, 136,
     144, 152, 160, 176, 192, 208, 224, 256, 288, 320, 384,
@@ -125,7 +138,7 @@ fn main() {
     );
 }
 
-/// Peak of the anonymous resident memory, in bytes.
+/// Peak anonymous resident memory of this process in bytes. Each call of `stop` measures it.
 #[derive(Default)]
 struct Memory(AtomicUsize);
 
@@ -139,7 +152,7 @@ impl Progress for Memory {
     }
 }
 
-/// Returns the number of bytes of a mapped file that are in memory.
+/// Returns how many bytes of a mapped file are in memory, or 0 if this cannot be read.
 fn resident(path: &std::path::Path) -> usize {
     let (name, maps) = (path.file_name().unwrap().to_str().unwrap(), "/proc/self/smaps");
     let maps = std::fs::read_to_string(maps).unwrap_or_default();
@@ -148,7 +161,7 @@ fn resident(path: &std::path::Path) -> usize {
     rss.and_then(|rss| rss.split_whitespace().next()?.parse::<usize>().ok()).map_or(0, |kib| kib << 10)
 }
 
-/// Settings for hnsw_rs.
+/// Settings of the benchmark with hnsw_rs. `path` is the file of the graph.
 struct Peer<'a> {
     path: &'a std::path::Path,
     options: &'a BuildOptions,
@@ -156,7 +169,7 @@ struct Peer<'a> {
     passes: usize,
 }
 
-/// Runs the benchmark with hnsw_rs.
+/// Measures the crate hnsw_rs: builds its graph if the file does not exist, and searches it.
 fn hnsw_rs(base: &[f32], queries: &[&[f32]], Peer { path, options, efs, passes }: &Peer<'_>, truth: &[f32]) {
     let dim = queries[0].len();
     if !path.exists() {
@@ -177,7 +190,7 @@ fn hnsw_rs(base: &[f32], queries: &[&[f32]], Peer { path, options, efs, passes }
     }
 }
 
-/// Returns the score of the tenth nearest vector of each query, by an exact scan.
+/// Returns the score of the tenth nearest vector of each query, computed with an exact scan.
 fn tenths(base: &[f32], queries: &[&[f32]]) -> Vec<f32> {
     let mut scores = Vec::new();
     let tenth = |query: &&[f32]| {
@@ -206,7 +219,7 @@ fn points(base: &[f32], dim: usize) -> Points<'_> {
     points
 }
 
-/// Measures the time to build the same graph, alternately on one thread and on `threads` threads.
+/// Measures the time to build the same graph, alternately on one thread and on `threads` threads, three times each.
 fn scaling(points: &Points<'_>, options: &BuildOptions, threads: usize, path: &std::path::Path) {
     for _ in 0..3 {
         for threads in [1, threads] {
@@ -223,7 +236,7 @@ fn scaling(points: &Points<'_>, options: &BuildOptions, threads: usize, path: &s
     }
 }
 
-/// Compares beam searches, approximate scans and exact scans for different numbers of vectors.
+/// Compares exact scans, scans of the quantized vectors, and beam searches, for different numbers of vectors.
 fn crossover(base: &[f32], queries: &[&[f32]], dim: usize, options: &BuildOptions) {
     for count in [500, 1_000, 2_000, 3_000, 4_000, 6_000, 8_000, 12_000, 16_000] {
         let graph = points(&base[..count * dim], dim).build(options).unwrap();
@@ -252,7 +265,9 @@ fn crossover(base: &[f32], queries: &[&[f32]], dim: usize, options: &BuildOption
     }
 }
 
-/// Measures the same queries with filters that allow one row in N, for several N. Runs all filters three times in turn.
+/// Measures the same queries with filters that allow one row in N, for several N. N = 1 means no filter.
+///
+/// All filters run in turn, three times. The recall is computed only in the first round.
 fn filters(graph: &GraphFile, queries: &[&[f32]]) {
     let sets =
         [1, 2, 10, 50, 100, 1_000, 10_000].map(|every| (every, NodeSet::rows(graph, |row| row % every == 0)));
@@ -286,12 +301,12 @@ fn filters(graph: &GraphFile, queries: &[&[f32]]) {
     }
 }
 
-/// Rows and scores of the hits of each query.
+/// Hits of each query: row and score.
 type Found = Vec<Vec<(u32, f32)>>;
 
 /// Result of several passes over all queries.
 struct Run {
-    /// Processor time of the fastest pass.
+    /// CPU time of the fastest pass.
     cpu: Duration,
     /// Wall-clock time of each query in the fastest pass.
     times: Vec<Duration>,
@@ -300,7 +315,7 @@ struct Run {
     found: Found,
 }
 
-/// Runs all queries `rounds` times. The fastest pass is the one with the least processor time.
+/// Runs all queries `rounds` times. The fastest pass is the one with the least CPU time.
 fn timed(queries: &[&[f32]], rounds: usize, mut search: impl FnMut(&[f32], &mut Vec<(u32, f32)>)) -> Run {
     let fastest = vec![Duration::MAX; queries.len()];
     let mut best = Run { cpu: Duration::MAX, times: Vec::new(), fastest, found: Vec::new() };
@@ -329,13 +344,15 @@ fn ours(graph: &GraphFile, queries: &[&[f32]], search: &SearchOptions, rounds: u
     let (mut scratch, mut hits) = (Scratch::default(), Vec::new());
     timed(queries, rounds, |query, out| {
         graph.search(query, search, &mut scratch, &mut hits).unwrap();
-        // Counts rows, like the other libraries: a node may have several rows.
+        // A node can have several rows. Hits are counted in rows, as in the other libraries.
         let rows = hits.iter().flat_map(|hit| graph.rows(hit.node).iter().map(|row| (*row, hit.score)));
         out.extend(rows.take(K));
     })
 }
 
-/// Returns the recall. A hit counts if it scores at least as high as the tenth nearest vector, so ties do not matter.
+/// Returns the recall at `K`. `tenths` has the score of the tenth nearest vector of each query.
+///
+/// A hit counts if its score is at least the score in `tenths` minus 10⁻⁶, so the order of ties does not matter.
 fn recall(found: &Found, tenths: &[f32]) -> f64 {
     let hits = found
         .iter()
@@ -350,7 +367,7 @@ fn percentile(times: &[Duration], part: f64) -> f64 {
     times[((times.len() as f64 * part) as usize).min(times.len() - 1)].as_secs_f64() * 1e6
 }
 
-/// Vectors in a memory-mapped file, like those of an index.
+/// Memory-mapped file of vectors. An index also maps its vectors.
 struct Mapped(memmap2::Mmap);
 
 impl Mapped {
@@ -361,7 +378,7 @@ impl Mapped {
     }
 
     fn floats(&self) -> &[f32] {
-        // SAFETY: every bit pattern is a valid number, and pages are aligned.
+        // SAFETY: every bit pattern is a valid f32. Pages are aligned, so no bytes are skipped.
         unsafe { self.0.align_to().1 }
     }
 }
@@ -371,7 +388,7 @@ fn floats(path: &str) -> Vec<f32> {
     bytes.chunks_exact(4).map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]])).collect()
 }
 
-/// Returns the processor time of this process.
+/// Returns the CPU time of all threads of this process.
 fn processor_time() -> Duration {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)

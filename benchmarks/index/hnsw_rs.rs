@@ -1,12 +1,13 @@
-//! The crate hnsw_rs, for comparison: builds and searches its graphs on uncompressed vectors. The distance function is
-//! ours, because that of hnsw_rs aborts the process if rounding makes a product exceed 1.
+//! Adapter for the crate hnsw_rs, for comparison: builds and searches its graphs, without quantization.
+//!
+//! The distance function is ours. That of hnsw_rs aborts the process if rounding makes an inner product exceed 1.
 
 use std::{cell::RefCell, path::Path};
 
 use hnsw_rs::{anndists::dist::distances::Distance, api::AnnT, hnswio::HnswIo, prelude::Hnsw};
 use turnwise_nearest::BuildOptions;
 
-/// Cosine distance of vectors of length 1.
+/// Cosine distance of unit vectors: 1 minus their inner product, at least 0.
 #[derive(Clone, Copy)]
 struct Apart;
 
@@ -24,12 +25,14 @@ pub struct Peer<'a> {
     graph: Hnsw<'a, f32, Apart>,
 }
 
-/// Opens the files that `build` has written.
+/// Opens the files that the function returned by `build` has written.
 pub fn open(file: &Path) -> HnswIo {
     HnswIo::new(file.parent().unwrap(), file.file_name().unwrap().to_str().unwrap())
 }
 
-/// Builds a graph on one thread. The returned function writes it to a file.
+/// Builds a graph on one thread. The returned function writes it to files next to the given path.
+///
+/// It also writes an empty file at the path itself, which marks the graph as built.
 pub fn build(base: &[f32], dim: usize, options: &BuildOptions) -> impl FnOnce(&Path) {
     let graph: Hnsw<'_, f32, Apart> = Hnsw::new(options.m, base.len() / dim, 16, options.ef, Apart);
     for (row, vector) in base.chunks_exact(dim).enumerate() {
@@ -46,7 +49,7 @@ impl<'a> Peer<'a> {
         Peer { graph: files.load_hnsw_with_dist(Apart).unwrap() }
     }
 
-    /// Returns the nearest rows and their inner products with the query.
+    /// Returns the `k` nearest rows and their inner products with the query, the nearest first.
     pub fn search(&self, query: &[f32], k: usize, ef: usize) -> Vec<(u32, f32)> {
         let found = self.graph.search(query, k, ef);
         found.into_iter().map(|hit| (hit.d_id as u32, 1.0 - hit.distance)).collect()

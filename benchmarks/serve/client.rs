@@ -1,4 +1,4 @@
-//! HTTP client for load tests: keep-alive connections, and deliberately slow ones.
+//! HTTP client for load tests, with keep-alive connections and deliberately slow connections.
 
 use std::{
     io::{Error, ErrorKind, Result},
@@ -12,7 +12,7 @@ use tokio::{
     time::sleep,
 };
 
-/// Address of a server, and the path of its search endpoint.
+/// Address of a server and path of its search endpoint.
 #[derive(Clone, Debug)]
 pub struct Target {
     pub address: SocketAddr,
@@ -28,7 +28,7 @@ impl Target {
     }
 }
 
-/// A keep-alive connection.
+/// Keep-alive connection to a server.
 pub struct Connection {
     stream: BufReader<TcpStream>,
     target: Target,
@@ -45,6 +45,8 @@ impl Connection {
     }
 
     /// Sends a request, reads the complete response, and returns its status code.
+    ///
+    /// Returns an error if the connection breaks, or if the response has no status or no `Content-Length`.
     pub async fn send(&mut self, body: &str) -> Result<u16> {
         self.stream.get_mut().write_all(&self.target.request(body)).await?;
         let (mut status, mut length) = (None, None);
@@ -74,24 +76,26 @@ impl Connection {
     }
 }
 
-/// Kind of a slow connection.
+/// Kind of slow connection.
 #[derive(Clone, Copy, Debug)]
 pub enum Slow {
-    /// Sends the request byte by byte.
+    /// Sends the request byte by byte, at most two bytes per second.
     Writer,
-    /// Reads the response byte by byte, with the smallest possible receive buffer.
+    /// Reads the response byte by byte, at most ten bytes per second, with the smallest possible receive buffer.
     Reader,
-    /// Sends a health check and keeps the connection open.
+    /// Sends a health check, then nothing more, and keeps the connection open.
     Idle,
 }
 
 impl Slow {
-    /// Returns the kind of connection number `n`: the kinds take turns.
+    /// Returns the kind of the slow connection number `n`. The three kinds alternate.
     pub fn of(n: usize) -> Self {
         [Slow::Writer, Slow::Reader, Slow::Idle][n % 3]
     }
 
     /// Runs a slow connection until the server closes it, or until a `Writer` has sent its request.
+    ///
+    /// Returns an error if the connection breaks, or if the server has an IPv6 address.
     pub async fn run(self, target: &Target, body: &str) -> Result<()> {
         let socket = TcpSocket::new_v4()?;
         if matches!(self, Slow::Reader) {

@@ -1,9 +1,9 @@
-//! Load generator for a search server over HTTP: at a fixed rate (optionally with additional slow connections), or as
-//! fast as the server answers. `benchmarks/serve/compare.py` runs it. To run it alone:
+//! Load generator for a search server over HTTP. It sends requests at a fixed rate, optionally with additional slow
+//! connections, or as fast as the server answers. `benchmarks/serve/compare.py` runs it. To run it alone:
 //!
 //!     cargo bench --bench serve -- flood 127.0.0.1:7700 bodies.jsonl --seconds 10
 //!
-//! Each line of the file is the body of a `POST /v1/search`. The result is one line of JSON.
+//! Each line of the file is the body of a request `POST /v1/search`. Prints the result as one line of JSON.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stdout)]
 
@@ -26,7 +26,7 @@ use tokio::{
     time::{sleep, sleep_until},
 };
 
-/// Delay between the starts of two slow connections.
+/// Delay between the starts of two successive slow connections.
 const STAGGER: Duration = Duration::from_millis(10);
 
 #[derive(Parser)]
@@ -74,7 +74,8 @@ enum Way {
     },
 }
 
-/// Results of the requests.
+/// Results of the requests: response times in milliseconds of the successful ones (status 200), and numbers of the
+/// refused ones (status 429) and of all others.
 #[derive(Default)]
 struct Seen {
     millis: RefCell<Vec<f64>>,
@@ -127,8 +128,9 @@ fn main() {
     println!("{report}");
 }
 
-/// Sends requests at a fixed rate. A request waits if its connection is still busy; its time is measured from the
-/// moment when it was due.
+/// Sends `rate` requests per second. Returns the results, and the numbers of open slow connections before and after.
+///
+/// A request waits if its connection is still busy. Its response time begins when it was due.
 async fn paced(
     target: &Target,
     bodies: Rc<[String]>,
@@ -141,8 +143,8 @@ async fn paced(
     for n in 0..slow {
         let (target, open, bodies) = (target.clone(), open.clone(), bodies.clone());
         spawn_local(async move {
-            // Staggered, because the searches of the slow connections are not to be measured. A connection that the
-            // server closes is opened again.
+            // The starts are staggered, so that the server does not have to process many of these searches at once. A
+            // connection that has ended is opened again.
             sleep(STAGGER * n as u32).await;
             loop {
                 open.set(open.get() + 1);
@@ -185,7 +187,9 @@ async fn paced(
     report
 }
 
-/// Sends requests as fast as the server answers. `until` is a number of requests or a duration.
+/// Sends requests as fast as the server answers, one at a time on each connection. Returns the results.
+///
+/// `until` is the number of requests (`Ok`) or the duration (`Err`).
 async fn flood(
     target: &Target,
     bodies: Rc<[String]>,
@@ -233,7 +237,7 @@ async fn flood(
     report
 }
 
-/// Returns the anonymous resident memory of a process in MiB, without mapped files. Reads Linux's `/proc`.
+/// Returns the anonymous resident memory of a Linux process in MiB, without mapped files. NaN if it cannot be read.
 fn resident(pid: u32) -> f64 {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:"));

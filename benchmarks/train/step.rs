@@ -1,9 +1,13 @@
-//! Training steps for `benchmarks/train/peers.py`: exports the batches and measures turnwise's time per step.
+//! Exports the batches of a training run, and measures turnwise's time per step, for `benchmarks/train/peers.py`.
 //!
-//! `cargo bench --bench train -- dump CORPUS FILE --model FOLDER` writes the batches of a run, for training in other
-//! programs. `… -- time CORPUS --model FOLDER --steps N --frozen N --dropout P --objective NAME` prints a JSON line per
-//! step: the loss, the gradient norm, the wall-clock time and the processor time, in seconds. `--device cuda` runs the
-//! steps on a GPU, and `--precision bf16` computes in bf16 [default: f32].
+//! * `cargo bench --bench train -- dump CORPUS FILE --model FOLDER` writes the batches to a JSON file, for training in
+//!   other programs.
+//! * `cargo bench --bench train -- time CORPUS --model FOLDER` trains. It prints a JSON line per step: the loss,
+//!   the gradient norm, the number of tokens, and the wall-clock and CPU time in seconds. `--device cuda` trains on a
+//!   GPU, and `--precision bf16` computes in bf16 [default: f32].
+//!
+//! Options of both, with their defaults: `--steps 5`, `--frozen 0` (number of frozen layers), `--dropout 0.1`,
+//! `--objective dialoguecse`, and `--dialogues 400` (the number of dialogues to read).
 
 #![allow(clippy::print_stdout)]
 
@@ -22,7 +26,7 @@ use turnwise_train::{
     trainer::{Plan, Trainer},
 };
 
-/// The same allocator as in the program turnwise. Training allocates and frees large tensors in every step.
+/// The allocator of the program turnwise. Training allocates and frees large tensors in every step.
 #[global_allocator]
 static ALLOCATOR: turnwise_memory::Memory = turnwise_memory::Memory;
 
@@ -69,7 +73,7 @@ fn main() -> Anyhow<()> {
     }
 }
 
-/// Sources without teachers and hard negatives. An objective that asks for them gets an error.
+/// Sources that return an error if an objective requests teachers or hard negatives.
 struct NoSources;
 
 impl Sources for NoSources {
@@ -114,7 +118,7 @@ fn dump(goal: &dyn Objective, data: &TrainingSet, settings: &StepSettings, file:
 }
 
 fn time(goal: &dyn Objective, data: &TrainingSet, settings: &StepSettings, model: &Trainable) -> Anyhow<()> {
-    // A real run also reuses large blocks of memory.
+    // The program's training runs also enable this cache.
     turnwise_memory::enable_block_cache(2 << 30);
     let plan = Plan { optimizer: optimizer::Settings::default(), ..settings.plan };
     let mut trainer = Trainer::new(model, goal, data, plan)?;
@@ -130,11 +134,11 @@ fn time(goal: &dyn Objective, data: &TrainingSet, settings: &StepSettings, model
     Ok(())
 }
 
-/// Returns the processor seconds of this process.
+/// Returns the CPU seconds of this process, or 0 if they cannot be read.
 fn cpu_seconds() -> f64 {
     let stat = fs::read_to_string("/proc/self/stat").unwrap_or_default();
     let fields: Vec<i64> =
         stat.rsplit(") ").next().unwrap_or_default().split(' ').filter_map(|f| f.parse().ok()).collect();
-    // User and system time, in hundredths of a second. The state before them is not a number and is filtered out.
+    // The user and system time, in hundredths of a second. The indices skip the process state, which is not a number.
     fields.get(10).zip(fields.get(11)).map_or(0.0, |(user, system)| (user + system) as f64 / 100.0)
 }

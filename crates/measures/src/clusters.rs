@@ -37,7 +37,7 @@ impl Table {
         (0..width).map(|column| self.counts.iter().map(|row| row[column]).sum()).collect()
     }
 
-    /// Purity: the share of items that have the most frequent label of their cluster; 0 without items.
+    /// Purity: the fraction of items that have the most frequent label of their cluster; 0 without items.
     pub fn purity(&self) -> f64 {
         let majority: u64 = self.counts.iter().filter_map(|row| row.iter().max()).sum();
         ratio(majority as f64, self.total as f64)
@@ -76,7 +76,7 @@ impl Table {
         if maximum == expected { 1.0 } else { (both - expected) / (maximum - expected) }
     }
 
-    /// Clustering accuracy: the share of correct items under the best one-to-one assignment of clusters to labels.
+    /// Clustering accuracy: the fraction of correct items under the best one-to-one assignment of clusters to labels.
     ///
     /// Items in a cluster without an assigned label count as wrong. Returns 0 without items.
     pub fn accuracy(&self) -> f64 {
@@ -170,7 +170,7 @@ mod tests {
         assert_eq!((table.purity(), table.accuracy()), (0.8, 0.6));
     }
 
-    /// Returns the largest sum over the rows from `row` on, by trying every assignment to columns that are not taken.
+    /// Tries every assignment of the rows from `row` on to the columns that are not taken. Returns the largest sum.
     fn naive(counts: &[Vec<u64>], row: usize, taken: &mut Vec<bool>) -> u64 {
         if row == counts.len() {
             return 0;

@@ -1,7 +1,7 @@
 //! Correlation coefficients. Ties are handled as in SciPy.
 //!
 //! `a[i]` and `b[i]` form a pair; extra values of the longer slice are ignored. The coefficients are `None` for fewer
-//! than two pairs and for a constant input. The values must not be NaN.
+//! than two pairs and for a constant input. The coefficients are not defined for NaN.
 
 /// Pearson correlation coefficient.
 ///
@@ -55,7 +55,7 @@ pub fn ranks(row: &[f64]) -> Vec<f64> {
     let mut ranks = vec![0.0; row.len()];
     let mut start = 0;
     while start < order.len() {
-        let same = order[start..].iter().take_while(|n| row[**n] == row[order[start]]).count();
+        let same = order[start..].iter().take_while(|n| row[**n] == row[order[start]]).count().max(1);
         let rank = start as f64 + (same as f64 + 1.0) / 2.0;
         order[start..start + same].iter().for_each(|n| ranks[*n] = rank);
         start += same;
@@ -141,6 +141,11 @@ mod tests {
 
     proptest! {
         #[test]
+    fn values_that_are_not_numbers_have_no_correlation() {
+        assert_eq!(spearman(&[1.0, f64::NAN, 2.0], &[1.0, 2.0, 3.0]), None);
+    }
+
+    #[test]
         fn kendall_agrees_with_a_count_over_all_pairs(pairs in proptest::collection::vec((0u8..6, 0u8..6), 2..40)) {
             let (a, b): (Vec<f64>, Vec<f64>) = pairs.iter().map(|(x, y)| (f64::from(*x), f64::from(*y))).unzip();
             let (mut together, mut of_a, mut of_b) = (0.0f64, 0.0f64, 0.0f64);

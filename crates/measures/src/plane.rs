@@ -6,7 +6,7 @@ use turnwise_nearest::products;
 use turnwise_core::Vectors;
 use turnwise_core::random::Random;
 
-/// Highest perplexity: the effective number of neighbors of each point. It is at most a third of the other points.
+/// Perplexity: the effective number of neighbors of each point. With n < 91 points, it is (n − 1) / 3 instead.
 const PERPLEXITY: f64 = 30.0;
 const ITERATIONS: usize = 400;
 /// Factor of the attraction in the first iterations (early exaggeration). It lets clusters move past each other.
@@ -79,10 +79,10 @@ fn affinities(vectors: &Vectors) -> Vec<f32> {
     affinities
 }
 
-/// Returns the probability that the point `own` selects each other point as a neighbor, and 0 for the point itself.
+/// Returns for each point the probability that the point `own` selects it as a neighbor; 0 for `own` itself.
 ///
-/// The probabilities decrease with the squared distances by a Gaussian kernel. A binary search finds the precision
-/// (half the inverse variance) that gives the requested perplexity.
+/// `distances` are the squared distances from `own`. The kernel is Gaussian. A binary search finds its precision (half
+/// the inverse variance), so that the probabilities have the requested perplexity.
 fn conditional(distances: &[f64], own: usize, perplexity: f64) -> Vec<f32> {
     let (mut low, mut high, mut precision) = (0.0f64, f64::INFINITY, 1.0f64);
     let mut probabilities = vec![0.0f64; distances.len()];
@@ -140,7 +140,7 @@ fn gradients(at: &[[f64; 2]], affinities: &[f32], exaggeration: f64) -> Vec<[f64
     parts.iter().map(gradient).collect()
 }
 
-/// Centers the points, and scales both axes by the same factor so that the longer one covers [−1, 1].
+/// Centers the points, and scales both axes by the same factor. The longer side of the bounding box becomes [−1, 1].
 fn fitted(at: &[[f64; 2]]) -> Vec<[f32; 2]> {
     let side = |axis: usize| {
         let values = at.iter().map(|p| p[axis]);

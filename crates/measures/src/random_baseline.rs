@@ -1,4 +1,4 @@
-//! Random baseline of ranking measures: their exact expected values for a random order, computed without sampling.
+//! Random baseline of ranking measures: the exact mean over all orders, computed without sampling.
 
 /// Random order of `all` documents; `relevant` of them are relevant. The methods return expected values of measures.
 ///
@@ -7,7 +7,7 @@
 pub struct RandomBaseline {
     /// Number of ranked documents.
     pub all: usize,
-    /// Number of relevant documents among them, at most `all`.
+    /// Number of relevant documents; at most `all`.
     pub relevant: usize,
 }
 

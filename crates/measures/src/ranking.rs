@@ -28,7 +28,7 @@ impl Ranking {
         grade.is_some_and(|grade| grade >= self.level)
     }
 
-    /// Iterates over the ranking and returns true for each relevant document.
+    /// Returns a flag for each ranked document: true if it is relevant.
     fn flags(&self) -> impl Iterator<Item = bool> + '_ {
         self.grades.iter().map(|grade| self.is_relevant(*grade))
     }
@@ -99,10 +99,10 @@ impl Ranking {
         gain(&mut self.grades.iter().take(k).map(|grade| grade.unwrap_or(0))) / best
     }
 
-    /// bpref: the mean over all relevant documents of 1 minus a penalty, or of 0 for documents not in the ranking.
+    /// bpref: the mean over all relevant documents of 1 minus a penalty. Documents not in the ranking count as 0.
     ///
-    /// The penalty grows with the number of documents above that were judged as not relevant. Documents without a
-    /// judgment are ignored.
+    /// The penalty of a document grows with the number of documents above it that were judged as not relevant.
+    /// Documents without a judgment are ignored.
     pub fn bpref(&self) -> f64 {
         let relevant = self.relevant();
         let least = self.judged_not.min(relevant) as f64;
@@ -122,7 +122,7 @@ impl Ranking {
 
     /// Interpolated precision: the highest precision at any rank whose recall is at least `recall`; 0 if there is none.
     ///
-    /// Like trec_eval, requires ⌊`recall` · R + 0.9⌋ of the R relevant documents.
+    /// As in trec_eval, ⌊`recall` · R + 0.9⌋ of the R relevant documents are enough.
     pub fn interpolated_precision(&self, recall: f64) -> f64 {
         let needed = (self.relevant() as f64 * recall + 0.9) as usize;
         let mut found = 0usize;

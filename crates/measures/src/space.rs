@@ -5,12 +5,14 @@ use turnwise_nearest::products;
 
 use turnwise_core::Vectors;
 
-/// Alignment and uniformity of labeled unit vectors, computed from Euclidean distances. Lower values are better.
+/// Alignment and uniformity of unit vectors, computed from Euclidean distances. Lower values are better.
+///
+/// A positive pair is a pair of vectors that should be close, for example because their items have the same label.
 #[derive(Debug, Clone, Copy, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct Space {
-    /// Mean squared distance of the pairs with the same label.
+    /// Mean squared distance of the positive pairs.
     pub alignment: f64,
-    /// Alignment minus the mean squared distance of the pairs with different labels (equation 8 of dial2vec).
+    /// Alignment minus the mean squared distance of all other pairs (equation 8 of dial2vec).
     pub adjusted_alignment: f64,
     /// Natural logarithm of the mean of e^(−2 · squared distance) over all pairs.
     pub uniformity: f64,
@@ -18,8 +20,8 @@ pub struct Space {
 
 /// Computes alignment and uniformity over all pairs of unit vectors.
 ///
-/// `same(a, b)` returns whether rows `a` and `b` have the same label; it is called with a > b. The result is `None` if
-/// no pair or every pair has the same label.
+/// `same(a, b)` returns whether rows `a` and `b` are a positive pair; it is called only with a > b. The result is
+/// `None` if no pair or every pair is positive.
 pub fn space(vectors: &Vectors, same: impl Fn(usize, usize) -> bool + Sync) -> Option<Space> {
     // The sums are computed per row and added in row order, so the result does not depend on the number of threads.
     let rows: Vec<[f64; 5]> = (0..vectors.len())
