@@ -1,7 +1,7 @@
 //! Correlation coefficients. Ties are handled as in SciPy.
 //!
 //! `a[i]` and `b[i]` form a pair; extra values of the longer slice are ignored. The coefficients are `None` for fewer
-//! than two pairs and for a constant input. The coefficients are not defined for NaN.
+//! than two pairs, for a constant input and if a value is NaN.
 
 /// Pearson correlation coefficient.
 ///
@@ -26,13 +26,13 @@ pub fn pearson(a: &[f64], b: &[f64]) -> Option<f64> {
 
 /// Spearman rank correlation coefficient. Equal values get the average of their ranks.
 pub fn spearman(a: &[f64], b: &[f64]) -> Option<f64> {
-    let n = a.len().min(b.len());
-    pearson(&ranks(&a[..n]), &ranks(&b[..n]))
+    let (a, b) = paired(a, b)?;
+    pearson(&ranks(a), &ranks(b))
 }
 
 /// Kendall rank correlation coefficient (tau-b, which corrects for ties). Takes O(n log n) time.
 pub fn kendall(a: &[f64], b: &[f64]) -> Option<f64> {
-    let n = a.len().min(b.len());
+    let (a, b) = paired(a, b)?;
     let mut pairs: Vec<(f64, f64)> = a.iter().copied().zip(b.iter().copied()).collect();
     pairs.sort_unstable_by(|x, y| x.0.total_cmp(&y.0).then(x.1.total_cmp(&y.1)));
     let ties_a = tied(pairs.iter().map(|p| p.0));
@@ -42,20 +42,28 @@ pub fn kendall(a: &[f64], b: &[f64]) -> Option<f64> {
     let mut buffer = second.clone();
     let discordant = inversions(&mut second, &mut buffer);
     let ties_b = tied(second.iter().copied());
-    let all = n as f64 * (n as f64 - 1.0) / 2.0;
+    let n = pairs.len() as f64;
+    let all = n * (n - 1.0) / 2.0;
     let denominator = ((all - ties_a) * (all - ties_b)).sqrt();
     let numerator = all - ties_a - ties_b + ties_both - 2.0 * discordant;
     (denominator > 0.0).then(|| (numerator / denominator).clamp(-1.0, 1.0))
 }
 
+/// Cuts the longer slice to the length of the other. `None` if a value is NaN, which has no rank.
+fn paired<'a>(a: &'a [f64], b: &'a [f64]) -> Option<(&'a [f64], &'a [f64])> {
+    let n = a.len().min(b.len());
+    let (a, b) = (&a[..n], &b[..n]);
+    (!a.iter().chain(b).any(|value| value.is_nan())).then_some((a, b))
+}
+
 /// Returns the rank of each value; the smallest has rank 1. Equal values get the average of their ranks.
-pub fn ranks(row: &[f64]) -> Vec<f64> {
+fn ranks(row: &[f64]) -> Vec<f64> {
     let mut order: Vec<usize> = (0..row.len()).collect();
     order.sort_unstable_by(|a, b| row[*a].total_cmp(&row[*b]));
     let mut ranks = vec![0.0; row.len()];
     let mut start = 0;
     while start < order.len() {
-        let same = order[start..].iter().take_while(|n| row[**n] == row[order[start]]).count().max(1);
+        let same = order[start..].iter().take_while(|n| row[**n] == row[order[start]]).count();
         let rank = start as f64 + (same as f64 + 1.0) / 2.0;
         order[start..start + same].iter().for_each(|n| ranks[*n] = rank);
         start += same;
@@ -108,7 +116,10 @@ mod tests {
 
     #[test]
     fn values_that_are_not_numbers_have_no_correlation() {
-        assert_eq!(spearman(&[1.0, f64::NAN, 2.0], &[1.0, 2.0, 3.0]), None);
+        for of in [pearson, spearman, kendall] {
+            assert_eq!(of(&[1.0, f64::NAN, 2.0], &[1.0, 2.0, 3.0]), None);
+            assert_eq!(of(&[1.0, 2.0, 3.0], &[2.0, 1.0, f64::NAN]), None);
+        }
     }
 
     #[test]
