@@ -4,8 +4,6 @@ mod bench;
 mod build;
 mod corpus;
 mod encoder;
-mod eval;
-mod migrate;
 mod mining;
 mod model;
 mod search;
@@ -21,12 +19,10 @@ use clap::{Args, Parser, Subcommand, ValueEnum, builder::styling};
 use turnwise_core::error::Error;
 use turnwise_corpus::filter::Filter;
 
-pub(crate) use bench::{AnnArgs, BenchCommand, PlaceArgs, RecipeArgs, RunArgs, ThroughputArgs};
+pub(crate) use bench::{AnnArgs, BenchCommand, EvalArgs, PlaceArgs, RecipeArgs, RunArgs, ThroughputArgs};
 pub(crate) use build::{BuildCommand, LabelArg, SentencesArgs};
 pub(crate) use corpus::{CleanArgs, CorpusCommand, IngestArgs, InputArgs, ReadArgs, RejectArgs, WriteArgs};
 pub(crate) use encoder::{EncoderArgs, TokenArgs};
-pub(crate) use eval::EvalArgs;
-pub(crate) use migrate::MigrateArgs;
 pub(crate) use mining::{ClustersArgs, DuplicatesArgs};
 pub(crate) use model::{FitArgs, FitKind, ModelBenchArgs, ModelCommand, PullArgs};
 pub(crate) use search::{
@@ -352,4 +348,24 @@ pub(crate) enum ConfigCommand {
     ///
     /// All settings are commented out, so the file changes nothing until you edit it. Fails if the file exists.
     Init,
+}
+
+/// Arguments of `turnwise migrate`.
+#[derive(Debug, Args)]
+pub(crate) struct MigrateArgs {
+    /// Destination of the copy
+    ///
+    /// With -i, copies that index to Milvus: ADDRESS is a collection, such as milvus://localhost:19530/chats. With
+    /// --engine, copies that collection to a new local index: INDEX is its name or path.
+    #[arg(long, value_name = "ADDRESS|INDEX")]
+    pub(crate) to: String,
+    /// Replace an existing Milvus collection
+    ///
+    /// Without this flag, the command refuses to copy to a collection that exists. The old collection stays in use until
+    /// the copy is complete. An existing local index is never replaced.
+    #[arg(long)]
+    pub(crate) replace: bool,
+    /// Number of sample searches to run on the original and on the copy, to compare their results
+    #[arg(long, value_name = "N", default_value_t = 20)]
+    pub(crate) samples: usize,
 }

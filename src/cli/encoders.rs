@@ -1,13 +1,77 @@
-//! Opens encoders by the name or folder of a model, such as the value of `--model`.
+//! Opens encoders by the name or folder of a model, such as the value of `--model`, and configures the access to the
+//! Hugging Face hub. Both depend on settings and environment variables.
 
 use std::collections::BTreeMap;
 
-use crate::cli::prelude::*;
+use crate::cli::{env_vars, prelude::*};
 use turnwise_encoder::{
-    DialogueMode, DialogueOptions, DialoguePooling, Encoder, TextOptions, Vectors, ahead::Options,
-    hub::known::DEFAULT, open, statics, transformer::Settings,
+    DialogueMode, DialogueOptions, DialoguePooling, Encoder, TextOptions, Vectors,
+    ahead::Options,
+    hub::{
+        Places, Resolved,
+        known::DEFAULT,
+        pull::{HUB, Hub},
+        resolve,
+    },
+    open, statics,
+    transformer::Settings,
 };
 use turnwise_shards::vector_files::{self, VectorFileFormat};
+
+/// Function that returns the value of an environment variable.
+type Environment<'a> = &'a dyn Fn(&str) -> Option<String>;
+
+impl Context<'_> {
+    /// Folders of downloaded (`cache`) and imported models.
+    pub(crate) fn places(&self) -> Places {
+        let set = &self.settings.models_dir;
+        let imports = if set.as_os_str().is_empty() { imports(&env_vars::get) } else { set.clone() };
+        Places { cache: cache(&env_vars::get), imports }
+    }
+
+    /// Finds a model by name or path. Never uses the network.
+    pub(crate) fn model(&self, spec: &str) -> Result<Resolved> {
+        resolve(spec, &self.places())
+    }
+}
+
+/// Configuration of the access to the hub, from the environment variables of the Hugging Face libraries.
+pub(crate) fn hub() -> Hub {
+    hub_from(&env_vars::get)
+}
+
+fn hub_from(environment: Environment<'_>) -> Hub {
+    // The Hugging Face libraries accept the same values.
+    let is_on = |value: String| ["1", "on", "yes", "true"].contains(&value.to_lowercase().as_str());
+    let offline = environment(env_vars::HF_HUB_OFFLINE).filter(|value| is_on(value.clone()));
+    Hub {
+        endpoint: environment(env_vars::HF_ENDPOINT).unwrap_or_else(|| HUB.to_owned()),
+        token: environment(env_vars::HF_TOKEN).map(|token| token.trim().to_owned()),
+        authorities: [env_vars::SSL_CERT_FILE, env_vars::REQUESTS_CA_BUNDLE]
+            .into_iter()
+            .find_map(environment)
+            .map(PathBuf::from),
+        offline: offline.map(|value| format!("{}={value}", env_vars::HF_HUB_OFFLINE)),
+    }
+}
+
+fn cache(environment: Environment<'_>) -> PathBuf {
+    let path = |name: &str| environment(name).map(PathBuf::from);
+    path(env_vars::HF_HUB_CACHE)
+        .or_else(|| path(env_vars::HF_HOME).map(|home| home.join("hub")))
+        .or_else(|| path(env_vars::XDG_CACHE_HOME).map(|caches| caches.join("huggingface").join("hub")))
+        .unwrap_or_else(|| home(environment).join(".cache").join("huggingface").join("hub"))
+}
+
+fn imports(environment: Environment<'_>) -> PathBuf {
+    let data = environment(env_vars::XDG_DATA_HOME).map(PathBuf::from);
+    let data = data.unwrap_or_else(|| home(environment).join(".local").join("share"));
+    data.join("turnwise").join("models")
+}
+
+fn home(environment: Environment<'_>) -> PathBuf {
+    environment(env_vars::HOME).map_or_else(|| Path::new(".").to_owned(), PathBuf::from)
+}
 
 /// Name of the model to use if none is given.
 pub(crate) const DEFAULT_MODEL: &str = DEFAULT;
@@ -64,5 +128,37 @@ pub(crate) fn absolute_name(model: &str) -> String {
     match std::fs::canonicalize(model) {
         Ok(path) if Path::new(model).is_dir() => path.display().to_string(),
         _ => model.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn with(set: &'static [(&str, &str)]) -> impl Fn(&str) -> Option<String> {
+        move |name| set.iter().find(|(n, _)| *n == name).map(|(_, value)| (*value).to_owned())
+    }
+
+    #[test]
+    fn the_cache_is_that_of_the_hugging_face_libraries() {
+        let is = |set, path: &str| assert_eq!(cache(&with(set)), Path::new(path));
+        is(&[("HOME", "/h")], "/h/.cache/huggingface/hub");
+        is(&[("HOME", "/h"), ("XDG_CACHE_HOME", "/c")], "/c/huggingface/hub");
+        is(&[("XDG_CACHE_HOME", "/c"), ("HF_HOME", "/f")], "/f/hub");
+        is(&[("HF_HOME", "/f"), ("HF_HUB_CACHE", "/x")], "/x");
+        assert_eq!(imports(&with(&[("HOME", "/h")])), Path::new("/h/.local/share/turnwise/models"));
+        assert_eq!(imports(&with(&[("XDG_DATA_HOME", "/d")])), Path::new("/d/turnwise/models"));
+    }
+
+    #[test]
+    fn the_hub_is_configured_by_environment_variables() {
+        let hub = hub_from(&with(&[]));
+        assert_eq!((hub.endpoint.as_str(), hub.token, hub.offline), (HUB, None, None));
+        let hub =
+            hub_from(&with(&[("HF_HUB_OFFLINE", "0"), ("HF_ENDPOINT", "http://m"), ("HF_TOKEN", "t\n")]));
+        assert_eq!((hub.endpoint.as_str(), hub.token.as_deref(), hub.offline), ("http://m", Some("t"), None));
+        let hub = hub_from(&with(&[("HF_HUB_OFFLINE", "True"), ("REQUESTS_CA_BUNDLE", "/ca")]));
+        assert_eq!(hub.offline.as_deref(), Some("HF_HUB_OFFLINE=True"));
+        assert_eq!(hub.authorities, Some("/ca".into()));
     }
 }

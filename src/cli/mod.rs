@@ -3,15 +3,12 @@
 mod args;
 mod commands;
 mod encoders;
-mod engines;
 mod env_vars;
 mod indexes;
-mod models;
 mod printer;
 mod progress;
 mod settings;
 mod signals;
-mod watching;
 
 use std::{
     ffi::OsString,
@@ -69,7 +66,7 @@ fn run(mut cli: Cli, command_line: &str) -> ExitCode {
     };
     let printer = Printer::new(&settings, &cli.global);
     if cli.global.engine.is_some() && !cli.command.handles_engine() {
-        return fail(&printer, &engines::unused_engine());
+        return fail(&printer, &indexes::unused_engine());
     }
     if let (Command::Demo, Some(index)) = (&cli.command, &cli.global.index)
         && let Err(e) = commands::check_demo_name(index)

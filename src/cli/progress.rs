@@ -2,19 +2,29 @@
 
 use std::{
     fmt,
+    sync::{Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
 };
 
 use indicatif::{HumanDuration, ProgressState, ProgressStyle};
 
-use crate::cli::printer::{Printer, grouped, rate};
+use crate::cli::{
+    prelude::*,
+    printer::{Printer, rate},
+};
+use turnwise_eval::rank;
+use turnwise_index::{
+    dense::{Progress, Step},
+    vectors::Kind,
+};
+use turnwise_shards::{self as shards, Amount};
 
 const PLAIN_EVERY: Duration = Duration::from_secs(5);
 
 /// Display of the progress of a long operation: a bar, lines of text, or nothing.
 pub(crate) struct ProgressBar<'a> {
     printer: &'a Printer,
-    kind: Kind,
+    style: Style,
     what: &'static str,
     unit: &'static str,
     total: Option<u64>,
@@ -26,7 +36,8 @@ pub(crate) struct ProgressBar<'a> {
     last: Instant,
 }
 
-enum Kind {
+/// How progress is shown.
+enum Style {
     Off,
     Bar(indicatif::ProgressBar),
     Plain,
@@ -40,15 +51,15 @@ impl<'a> ProgressBar<'a> {
         unit: &'static str,
         total: Option<u64>,
     ) -> Self {
-        let kind = match printer.progress() {
-            None => Kind::Off,
-            Some(false) => Kind::Plain,
-            Some(true) => Kind::Bar(bar(what, total)),
+        let style = match printer.progress() {
+            None => Style::Off,
+            Some(false) => Style::Plain,
+            Some(true) => Style::Bar(bar(what, total)),
         };
         let now = Instant::now();
         ProgressBar {
             printer,
-            kind,
+            style,
             what,
             unit,
             total,
@@ -62,7 +73,7 @@ impl<'a> ProgressBar<'a> {
     /// Starts the display at work that an earlier run has done. That work does not count for the speed.
     pub(crate) fn after(mut self, done: u64, units: u64) -> Self {
         self.before = (done, units);
-        if let Kind::Bar(bar) = &self.kind {
+        if let Style::Bar(bar) = &self.style {
             bar.set_position(done);
             bar.reset_eta();
         }
@@ -77,13 +88,13 @@ impl<'a> ProgressBar<'a> {
     /// Updates the progress: `done` of the total, and the number of `units`, such as dialogues.
     pub(crate) fn set(&mut self, done: u64, units: u64) {
         let rate = rate(units.saturating_sub(self.before.1), self.seconds());
-        match &self.kind {
-            Kind::Off => {}
-            Kind::Bar(bar) => {
+        match &self.style {
+            Style::Off => {}
+            Style::Bar(bar) => {
                 bar.set_position(done.min(self.total.unwrap_or(u64::MAX)));
                 bar.set_message(format!("{} {}, {rate}/s{}", grouped(units), self.unit, self.suffix));
             }
-            Kind::Plain if self.last.elapsed() >= PLAIN_EVERY => {
+            Style::Plain if self.last.elapsed() >= PLAIN_EVERY => {
                 self.last = Instant::now();
                 // The remaining time cannot be estimated from the first few items, which can be slow.
                 let has_estimate =
@@ -98,7 +109,7 @@ impl<'a> ProgressBar<'a> {
                 let (units, left) = (grouped(units), left.unwrap_or_default());
                 self.printer.say(format!("{what}: {units} {unit}, {rate}/s{suffix}{left}"));
             }
-            Kind::Plain => {}
+            Style::Plain => {}
         }
     }
 
@@ -109,8 +120,8 @@ impl<'a> ProgressBar<'a> {
 
     /// Hides the bar while `print` prints.
     pub(crate) fn suspend(&self, print: impl FnOnce()) {
-        match &self.kind {
-            Kind::Bar(bar) => bar.suspend(print),
+        match &self.style {
+            Style::Bar(bar) => bar.suspend(print),
             _ => print(),
         }
     }
@@ -123,7 +134,7 @@ impl<'a> ProgressBar<'a> {
 
 impl Drop for ProgressBar<'_> {
     fn drop(&mut self) {
-        if let Kind::Bar(bar) = &self.kind {
+        if let Style::Bar(bar) = &self.style {
             bar.finish_and_clear();
         }
     }
@@ -152,4 +163,159 @@ fn bar(what: &'static str, total: Option<u64>) -> indicatif::ProgressBar {
     bar.set_prefix(what);
     bar.enable_steady_tick(Duration::from_millis(120));
     bar
+}
+
+/// Shows the progress of the current step of an operation, and reports to the operation whether the user stopped it.
+pub(crate) struct StepProgress<'a, S> {
+    printer: &'a Printer,
+    current: Mutex<Option<Current<'a, S>>>,
+}
+
+/// Bar of the current step.
+struct Current<'a, S> {
+    step: S,
+    done: u64,
+    of: u64,
+    progress: ProgressBar<'a>,
+}
+
+impl<'a, S: Copy + PartialEq> StepProgress<'a, S> {
+    pub(crate) fn new(printer: &'a Printer) -> Self {
+        StepProgress { printer, current: Mutex::new(None) }
+    }
+
+    fn show(&self, step: S, (what, unit): (&'static str, &'static str), done: u64, of: u64) {
+        let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
+        // The same step can start again for different data. Threads can report slightly out of order.
+        let continues = |at: &Current<'a, S>| at.step == step && at.of == of && at.done <= 2 * done;
+        if !current.as_ref().is_some_and(continues) {
+            // Remove the old bar before drawing the new one.
+            current.take();
+            let progress = ProgressBar::new(self.printer, what, unit, Some(of));
+            *current = Some(Current { step, done, of, progress });
+        }
+        if let Some(current) = current.as_mut() {
+            current.done = done;
+            current.progress.set(done, done);
+        }
+    }
+}
+
+impl Progress for StepProgress<'_, Step> {
+    fn stop(&self) -> bool {
+        signals::stopped()
+    }
+
+    fn done(&self, step: Step, done: u64, of: u64) {
+        let names = match step {
+            Step::Reading => ("reading", "dialogues"),
+            Step::Linking(Kind::Utterances) => ("building graph of utterances", "vectors"),
+            Step::Linking(Kind::Dialogues) => ("building graph of dialogues", "vectors"),
+            Step::Measuring(_) => ("measuring recall", "queries"),
+        };
+        self.show(step, names, done, of);
+    }
+}
+
+impl rank::Progress for StepProgress<'_, rank::Step> {
+    fn stop(&self) -> bool {
+        signals::stopped()
+    }
+
+    fn done(&self, step: rank::Step, done: usize, of: usize) {
+        self.show(step, names_of_rank_step(step), done as u64, of as u64);
+    }
+}
+
+/// Name and unit of a step of an evaluation.
+pub(crate) fn names_of_rank_step(step: rank::Step) -> (&'static str, &'static str) {
+    match step {
+        rank::Step::Encoding => ("encoding", "items"),
+        rank::Step::FindingTopics => ("finding topics", "rounds"),
+        rank::Step::Ranking => ("ranking", "queries"),
+        rank::Step::Clustering => ("clustering", "runs"),
+        rank::Step::Linking => ("building graph", "vectors"),
+        rank::Step::Mapping => ("computing map", "rounds"),
+    }
+}
+
+/// Shows the progress and the messages of embedding, encoding in shards and migrations.
+pub(crate) struct TaskProgress<'a> {
+    printer: &'a Printer,
+    bar: Mutex<Option<ProgressBar<'a>>>,
+    graphs: StepProgress<'a, Step>,
+}
+
+impl<'a> TaskProgress<'a> {
+    pub(crate) fn new(printer: &'a Printer) -> Self {
+        TaskProgress { printer, bar: Mutex::new(None), graphs: StepProgress::new(printer) }
+    }
+
+    fn bar(&self) -> MutexGuard<'_, Option<ProgressBar<'a>>> {
+        self.bar.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Progress for TaskProgress<'_> {
+    fn stop(&self) -> bool {
+        signals::stopped()
+    }
+
+    fn done(&self, step: Step, done: u64, of: u64) {
+        self.graphs.done(step, done, of);
+    }
+}
+
+impl shards::Progress for TaskProgress<'_> {
+    fn begin(&self, step: shards::Step, total: Option<u64>, before: u64) {
+        let (what, unit) = match step {
+            shards::Step::Embedding(Kind::Utterances) => ("embedding", "texts"),
+            shards::Step::Embedding(Kind::Dialogues) => ("embedding", "dialogues"),
+            shards::Step::Encoding => ("encoding", "dialogues"),
+            shards::Step::CheckingShards => ("checking", "shards"),
+            shards::Step::Assembling => ("assembling", "rows"),
+            shards::Step::CheckingDialogues => ("checking", "dialogues"),
+            shards::Step::Reading => ("reading", "dialogues"),
+            shards::Step::Copying => ("moving", "dialogues"),
+            shards::Step::Indexing => ("indexing", "utterances"),
+        };
+        *self.bar() = Some(ProgressBar::new(self.printer, what, unit, total).after(before, before));
+    }
+
+    fn advance(&self, amount: Amount) {
+        let mut bar = self.bar();
+        let Some(bar) = bar.as_mut() else { return };
+        let rate = |n: u64| rate(n, bar.seconds());
+        match (amount.texts, amount.tokens) {
+            (0, 0) => {}
+            (0, tokens) => bar.set_suffix(format!("{} tokens/s", rate(tokens))),
+            (texts, tokens) => bar.set_suffix(format!("{} texts/s, {} tokens/s", rate(texts), rate(tokens))),
+        }
+        bar.set(amount.done, amount.units);
+    }
+
+    fn end(&self) {
+        *self.bar() = None;
+    }
+
+    fn warn(&self, text: String) {
+        match self.bar().as_ref() {
+            Some(bar) => bar.suspend(|| self.printer.warn(text)),
+            None => self.printer.warn(text),
+        }
+    }
+
+    fn say(&self, text: String) {
+        match self.bar().as_ref() {
+            Some(bar) => bar.say(&text),
+            None => self.printer.say(text),
+        }
+    }
+
+    fn detail(&self, text: String) {
+        match self.bar().as_ref() {
+            Some(bar) => bar.suspend(|| self.printer.detail(text)),
+            None => self.printer.detail(text),
+        }
+    }
 }

@@ -35,7 +35,7 @@ fn semantic_retrieval_compares_several_rankers_with_the_random_baseline() {
     t.write("select.txt", select());
     let model = t.model();
     let results = t.json(&format!(
-        "bench sr select.txt -r bm25 -r tfidf:pairs -r hybrid -r random -r model+centre --model {model}"
+        "bench sr select.txt -r bm25 -r tfidf:pairs -r hybrid -r random -r model+center --model {model}"
     ));
     assert_eq!(results.as_array().unwrap().len(), 5);
     assert_eq!(results[0]["schema"], "turnwise/bench/2");
@@ -283,14 +283,14 @@ fn modifiers_change_how_a_model_ranks() {
         t.json(&format!("bench dialogues d.jsonl --profile code {} --model {model}", rankers.join(" ")));
     let names: Vec<&str> =
         results.as_array().unwrap().iter().map(|r| r["ranker"].as_str().unwrap()).collect();
-    assert!(names[4].ends_with("+other-speakers+centre"), "{names:?}");
+    assert!(names[4].ends_with("+other-speakers+center"), "{names:?}");
     let identities: std::collections::HashSet<String> =
         (0..6).map(|n| results[n]["identity"].to_string()).collect();
     assert_eq!(identities.len(), 6, "{identities:?}");
     t.run(&format!("bench dialogues d.jsonl -r model+cls --model {model}"))
         .says(2, &["is a static encoder: it has no tokens, layers or maximum length"]);
     t.run("bench dialogues d.jsonl -r model+centr")
-        .says(2, &["unknown model suffix `centr`", "did you mean `centre`?"]);
+        .says(2, &["unknown model suffix `centr`", "did you mean `center`?"]);
     t.write("select.txt", select());
     t.ok("bench sr select.txt -r bm25 --profile code");
 }

@@ -97,9 +97,9 @@ impl Tuned {
 impl Searcher {
     /// Evaluates a grid of fusions, and the current default, on labeled requests. Returns an error if fewer than two
     /// requests have a relevant item in the index, or if a hybrid search fails.
-    pub fn tune(&self, labelled: &[LabeledQuery]) -> Result<Tuned> {
+    pub fn tune(&self, labeled: &[LabeledQuery]) -> Result<Tuned> {
         let (mut judged, mut unknown) = (Vec::new(), Vec::new());
-        for one in labelled {
+        for one in labeled {
             let (relevant, others): (Vec<String>, Vec<String>) =
                 one.relevant.iter().cloned().partition(|id| self.can_find(id, &one.request));
             unknown.extend(others);
@@ -127,7 +127,7 @@ impl Searcher {
             fusions.push(default);
         }
         let each: Vec<Vec<Quality>> =
-            judged.par_iter().map(|labelled| self.qualities(labelled, &fusions)).collect::<Result<_>>()?;
+            judged.par_iter().map(|labeled| self.qualities(labeled, &fusions)).collect::<Result<_>>()?;
         let mean = |fusion: usize, wanted: &dyn Fn(usize) -> bool| {
             let of: Vec<Quality> = (0..each.len()).filter(|n| wanted(*n)).map(|n| each[n][fusion]).collect();
             Quality::mean(&of)
@@ -147,7 +147,7 @@ impl Searcher {
         tried.sort_by_key(|tried| Reverse((tried.quality.map * 1e9) as i64));
         Ok(Tuned {
             queries: judged.len(),
-            without_relevant: labelled.len() - judged.len(),
+            without_relevant: labeled.len() - judged.len(),
             unknown,
             tried,
             expected: Quality::mean(&halves),
@@ -164,8 +164,8 @@ impl Searcher {
     }
 
     /// Returns the ranking quality for one request, for each fusion in order.
-    fn qualities(&self, labelled: &LabeledQuery, fusions: &[Fusion]) -> Result<Vec<Quality>> {
-        let request = SearchRequest { mode: Some(Mode::Hybrid), ..labelled.request.clone() };
+    fn qualities(&self, labeled: &LabeledQuery, fusions: &[Fusion]) -> Result<Vec<Quality>> {
+        let request = SearchRequest { mode: Some(Mode::Hybrid), ..labeled.request.clone() };
         let candidates = request.candidates.max(DEPTH);
         request.check()?;
         let mut view = self.engine.view();
@@ -180,7 +180,7 @@ impl Searcher {
             view.prefetch(query.kind, of, Prefetch::Vectors)?;
         }
         let judge =
-            Judge { view, query: &query, lists, relevant: &labelled.relevant, cache: RefCell::default() };
+            Judge { view, query: &query, lists, relevant: &labeled.relevant, cache: RefCell::default() };
         fusions.iter().map(|fusion| judge.quality(fusion)).collect()
     }
 }

@@ -181,7 +181,7 @@ impl Survey {
         }
         if redone.len() > 0 {
             steps.push(format!(
-                "`{}` creates exactly the missing shards",
+                "`{}` creates the missing and damaged shards",
                 self.command_for(&redone, location)
             ));
         }
@@ -237,7 +237,7 @@ mod tests {
         );
         assert_eq!(
             hint,
-            "`turnwise encode --shard=0,4/5 --out=here in.jsonl` creates exactly the missing shards"
+            "`turnwise encode --shard=0,4/5 --out=here in.jsonl` creates the missing and damaged shards"
         );
     }
 

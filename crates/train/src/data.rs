@@ -4,7 +4,7 @@ use std::{borrow::Cow, collections::HashMap, mem, path::Path};
 
 use rayon::prelude::*;
 
-use crate::{objectives::Location, spool::DiskVec};
+use crate::{objectives::TurnLocation, spool::DiskVec};
 use turnwise_core::error::Result;
 use turnwise_corpus::{Dialogue, Role};
 use turnwise_encoder::{Sequence, folder::Tokenizer};
@@ -141,7 +141,7 @@ impl TrainingSet {
     }
 
     /// Returns the token ids of a turn.
-    pub fn token_ids(&self, location: Location) -> Result<Vec<u32>> {
+    pub fn token_ids(&self, location: TurnLocation) -> Result<Vec<u32>> {
         let mut dialogue = self.dialogue(location.dialogue)?;
         Ok(match &mut dialogue {
             Cow::Borrowed(turns) => turns[location.turn as usize].ids.clone(),
@@ -150,7 +150,7 @@ impl TrainingSet {
     }
 
     /// Number of turns of each dialogue.
-    pub fn turns_each(&self) -> &[u32] {
+    pub fn turn_counts(&self) -> &[u32] {
         &self.turns
     }
 
@@ -171,12 +171,12 @@ impl TrainingSet {
     }
 
     /// Returns the input sequence of the turn at a location, truncated to `max_tokens` tokens.
-    pub fn utterance_at(&self, location: Location, max_tokens: usize) -> Result<Sequence> {
+    pub fn utterance_at(&self, location: TurnLocation, max_tokens: usize) -> Result<Sequence> {
         Ok(self.utterance(&self.token_ids(location)?, max_tokens))
     }
 
     /// Returns the input sequence of a turn and all later turns of its dialogue, truncated to `max_tokens` tokens.
-    pub fn sequence_from(&self, location: Location, max_tokens: usize) -> Result<Sequence> {
+    pub fn sequence_from(&self, location: TurnLocation, max_tokens: usize) -> Result<Sequence> {
         let turns = self.dialogue(location.dialogue)?;
         let tokens =
             turns[location.turn as usize..].iter().flat_map(|turn| turn.ids.iter().chain(&self.after));

@@ -37,7 +37,6 @@ pub mod order;
 pub mod recipe;
 pub mod run;
 mod scatter;
-pub mod schedule;
 mod spool;
 mod teacher;
 pub mod trainer;

@@ -4,12 +4,12 @@
 
 use std::collections::BTreeMap;
 
-use crate::objectives::Location;
+use crate::objectives::TurnLocation;
 use turnwise_core::random::{Random, hash64};
 
 /// Order of the examples in a run. Each epoch has its own order, which depends on the seed and the epoch.
 pub struct Order {
-    examples: Vec<Location>,
+    examples: Vec<TurnLocation>,
     seed: u64,
     /// The epoch that `shuffled` belongs to.
     epoch: u64,
@@ -21,7 +21,7 @@ pub struct Order {
 
 impl Order {
     /// Creates the order. `examples` must not be empty.
-    pub fn new(examples: Vec<Location>, seed: u64) -> Self {
+    pub fn new(examples: Vec<TurnLocation>, seed: u64) -> Self {
         let mut order = Order { shuffled: Vec::new(), examples, seed, epoch: 0, by_corpus: None };
         order.shuffle(0);
         order
@@ -31,7 +31,7 @@ impl Order {
     ///
     /// Each epoch drops the last incomplete batch of each corpus; the shuffle decides which examples these are. If
     /// no corpus has enough examples for a batch, batches mix the corpora.
-    pub fn by_corpus(self, batch: usize, corpus: impl Fn(Location) -> u32) -> Self {
+    pub fn by_corpus(self, batch: usize, corpus: impl Fn(TurnLocation) -> u32) -> Self {
         let corpora = self.examples.iter().map(|location| corpus(*location)).collect();
         let mut order = Order { by_corpus: Some((batch, corpora)), ..self };
         order.shuffle(0);
@@ -39,7 +39,7 @@ impl Order {
     }
 
     /// Returns the example at position `index` of the run, counted over all epochs, and its random number generator.
-    pub fn at(&mut self, index: u64) -> (Location, Random) {
+    pub fn at(&mut self, index: u64) -> (TurnLocation, Random) {
         let count = self.shuffled.len() as u64;
         let epoch = index / count;
         if epoch != self.epoch {
@@ -83,7 +83,7 @@ mod tests {
 
     #[test]
     fn each_epoch_visits_every_example_once_and_any_index_can_be_read() {
-        let examples: Vec<Location> = (0..50).map(|n| Location { dialogue: n, turn: 0 }).collect();
+        let examples: Vec<TurnLocation> = (0..50).map(|n| TurnLocation { dialogue: n, turn: 0 }).collect();
         let all = |seed| {
             let mut order = Order::new(examples.clone(), seed);
             (0..120).map(|n| order.at(n)).map(|(p, mut r)| (p.dialogue, r.bits())).collect::<Vec<_>>()
@@ -102,14 +102,14 @@ mod tests {
 
     #[test]
     fn each_batch_is_of_one_corpus() {
-        let examples: Vec<Location> = (0..103).map(|n| Location { dialogue: n, turn: 0 }).collect();
-        let corpus = |location: Location| u32::from(location.dialogue >= 30);
+        let examples: Vec<TurnLocation> = (0..103).map(|n| TurnLocation { dialogue: n, turn: 0 }).collect();
+        let corpus = |location: TurnLocation| u32::from(location.dialogue >= 30);
         let mut order = Order::new(examples.clone(), 3).by_corpus(8, corpus);
         // 3 batches of the first corpus and 9 of the second; 6 examples and 1 example remain.
         assert_eq!(order.shuffled.len(), 96);
         let mut left_over = Vec::new();
         for epoch in 0..3 {
-            let locations: Vec<Location> = (0..96).map(|n| order.at(epoch * 96 + n).0).collect();
+            let locations: Vec<TurnLocation> = (0..96).map(|n| order.at(epoch * 96 + n).0).collect();
             let mut of_the_first = 0;
             for step in locations.chunks(8) {
                 assert!(step.iter().all(|location| corpus(*location) == corpus(step[0])));

@@ -1,13 +1,11 @@
-//! Arguments of `turnwise bench`.
-
-use std::path::PathBuf;
-
-use clap::{Arg, Args, Subcommand};
+//! Arguments of `turnwise bench` and `turnwise eval`.
 
 use super::{
     BuildCommand, EncoderArgs, InputArgs, ReadArgs, TokenArgs, at_least_one,
     encoder::describe_for_benchmarks, parse_value,
 };
+use clap::{Arg, Args, Subcommand};
+use std::path::PathBuf;
 use turnwise_eval::{
     recipe::Paper,
     tasks::{AdHoc, DialogueRetrieval, Profile, ResponseSelection, SemanticRetrieval, Similarity, TaskSpec},
@@ -290,7 +288,7 @@ Rankers:
   tfidf, tfidf:TERMS     TF-IDF
   tfidf-svd, tfidf-svd:DIMENSIONS, tfidf-svd:DIMENSIONS:TERMS
                          TF-IDF, reduced by truncated SVD to DIMENSIONS (default 128)
-  hybrid, hybrid:NAME    weighted sum of the model and BM25, as in a search
+  hybrid, hybrid:NAME    weighted sum of the model and BM25, as in `turnwise search`
   maxsim, maxsim:NAME    the model's top 50, reranked by MaxSim: for each query token, the cosine of the
                          most similar token of the candidate, averaged
   matching, matching:NAME
@@ -300,7 +298,7 @@ Rankers:
   random                 random order
 
 `model` and `model:NAME` can be followed by modifiers, such as model+utterances+last-3:
-  +centre                subtract the mean of all vectors
+  +center                subtract the mean of all vectors
   +white                 whiten the vectors
   +utterances            vector of a dialogue: encode each utterance and pool (--dialogue-mode utterances)
   +interlocutors         vector of a dialogue: sum of the means of each speaker's parts
@@ -317,3 +315,36 @@ TERMS is an analyzer of `turnwise analyze` (default mixed-1) or one of:
 Without TERMS, tfidf-svd is the encoder of `turnwise model fit`, fitted on the texts of the benchmark.
 
 With a ranker, `--precision auto` means f32.";
+
+/// Arguments of `turnwise eval`. They have the names and meanings of trec_eval's options.
+#[derive(Debug, Args)]
+#[command(after_help = MEASURES)]
+pub(crate) struct EvalArgs {
+    /// File of relevance judgments: one `query 0 document grade` per line (TREC), or tab-separated (BEIR)
+    pub(crate) qrels: PathBuf,
+    /// File of the run (search results): one `query Q0 document rank score tag` per line
+    pub(crate) run: PathBuf,
+    /// Measure to print (see the list at the end); repeatable
+    #[arg(short, long = "measure", value_name = "MEASURE", default_value = "official")]
+    pub(crate) measures: Vec<String>,
+    // trec_eval uses -q for this. The clap id of the global --quiet, which also has -q, makes this option replace it.
+    /// Also print the measures of each query; in this command, -q does not mean --quiet
+    #[arg(id = "quiet", short = 'q', long = "per-query")]
+    pub(crate) per_query: bool,
+    /// Average over all judged queries; queries that are missing from the run count as 0
+    ///
+    /// By default, only queries that are in both files count.
+    #[arg(short, long)]
+    pub(crate) complete: bool,
+    /// Minimum grade at which a document counts as relevant
+    #[arg(short, long, value_name = "GRADE", default_value_t = 1)]
+    pub(crate) level: i32,
+}
+
+const MEASURES: &str = "\
+Measures without a cutoff: map, gm_map, Rprec, bpref, recip_rank, ndcg, num_q, num_ret, num_rel, num_rel_ret.
+
+Measures with cutoffs: P, recall, ndcg_cut, map_cut, success, iprec_at_recall. Append the cutoffs, such as P.5,10 or \
+iprec_at_recall.0.10. Without cutoffs, those of trec_eval are used.
+
+`official` is the default set of measures of trec_eval.";

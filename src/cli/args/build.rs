@@ -19,7 +19,7 @@ pub(crate) enum BuildCommand {
     /// The file has the format of DialogueCSE's select.txt.
     Sr {
         #[command(flatten)]
-        labelled: SentencesArgs,
+        labeled: SentencesArgs,
         /// Output file; `-` is standard output
         #[arg(short, long, value_name = "FILE")]
         output: PathBuf,
@@ -41,7 +41,7 @@ pub(crate) enum BuildCommand {
     #[command(mut_args(describe_for_benchmarks))]
     Dsts {
         #[command(flatten)]
-        labelled: SentencesArgs,
+        labeled: SentencesArgs,
         /// Output file; `-` is standard output
         #[arg(short, long, value_name = "FILE")]
         output: PathBuf,

@@ -79,7 +79,7 @@ pub(crate) struct TuneArgs {
     ///
     /// Example of a line: {"query": "where is my refund", "relevant": ["billing-001#3"]}
     #[arg(value_name = "FILE", required_unless_present = "reset")]
-    pub(crate) labelled: Option<PathBuf>,
+    pub(crate) labeled: Option<PathBuf>,
     /// Save the best method and weights as the defaults of the index
     ///
     /// Without this flag, they are only printed. They are chosen on one half of the queries, and saved only if their MAP
@@ -87,7 +87,7 @@ pub(crate) struct TuneArgs {
     #[arg(long)]
     pub(crate) save: bool,
     /// Remove the saved method and weights, and use the built-in defaults again
-    #[arg(long, alias = "forget", conflicts_with_all = ["save", "labelled"])]
+    #[arg(long, alias = "forget", conflicts_with_all = ["save", "labeled"])]
     pub(crate) reset: bool,
 }
 

@@ -9,9 +9,9 @@ use turnwise_core::error::Error;
 use turnwise_encoder::DeviceChoice;
 use turnwise_train::{
     objectives::definition::Role,
+    optimizer::Shape,
     recipe::{Aggregation, DevTask, ObjectiveName, Profile},
     run::evaluations::Selection,
-    schedule::Shape,
 };
 
 #[derive(Debug, Args)]

@@ -1,23 +1,24 @@
 //! `turnwise embed`: writes the vectors of texts, utterances or dialogues in files, without an index.
 
-mod summary;
 #[cfg(test)]
 mod tests;
 
+use std::collections::BTreeMap;
+
 use crate::cli::{
     args::EmbedArgs,
-    commands::{self, embed::summary::Summary},
+    commands::{self, report_rejects_file},
     encoders::{self, Open},
     prelude::*,
-    watching::TaskProgress,
+    printer::Printer,
+    progress::TaskProgress,
 };
+use turnwise_encoder::EncodeStats;
 use turnwise_index::vectors::Kind;
 use turnwise_shards::{
-    embed::{EmbedInputs, EmbedSettings},
+    embed::{EmbedInputs, EmbedSettings, MAX_WARNINGS},
     vector_files::{self, VectorFileFormat},
 };
-
-pub(super) use summary::report_usage;
 
 pub(super) fn run(args: &EmbedArgs, context: &Context<'_>) -> Result<()> {
     let summary = embed(args, &|model, settings| encoders::open(context, model, settings), context)?;
@@ -80,4 +81,92 @@ fn embed(args: &EmbedArgs, open: Open<'_>, context: &Context<'_>) -> Result<Summ
         damaged_files: done.damaged_files,
         seconds: done.seconds,
     })
+}
+
+/// Result of `turnwise embed`, printed as text or JSON.
+#[derive(Debug, Serialize)]
+pub(super) struct Summary {
+    pub(super) schema: &'static str,
+    pub(super) model: String,
+    pub(super) encoder: String,
+    pub(super) fingerprint: String,
+    pub(super) runs: String,
+    pub(super) output: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) ids: Option<String>,
+    pub(super) format: &'static str,
+    /// Number of inputs by format.
+    pub(super) read_as: BTreeMap<&'static str, u64>,
+    pub(super) unit: &'static str,
+    pub(super) vectors: u64,
+    pub(super) dim: usize,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) max_tokens: Option<usize>,
+    #[serde(flatten)]
+    pub(super) spent: EncodeStats,
+    pub(super) rejected: u64,
+    /// File that lists the rejected records.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) rejects: Option<String>,
+    pub(super) damaged_files: u64,
+    pub(super) seconds: f64,
+}
+
+impl Summary {
+    /// Prints the result, on standard error if the vectors are on standard output.
+    pub(super) fn report(&self, vectors_on_standard_output: bool, context: &Context<'_>) -> Result<()> {
+        report_usage(&self.spent, self.max_tokens, self.unit, context.printer);
+        report_rejects_file(self.rejected, MAX_WARNINGS, self.rejects.as_deref(), context.printer);
+        if !vectors_on_standard_output {
+            return context.printer.result(self, |out| self.write(out));
+        }
+        let mut text = Vec::new();
+        // Writing to memory does not fail.
+        let _ = self.write(&mut text);
+        String::from_utf8_lossy(&text).lines().for_each(|line| context.printer.say(line));
+        Ok(())
+    }
+
+    fn write(&self, out: &mut dyn Write) -> io::Result<()> {
+        let read_as: Vec<String> = self.read_as.iter().map(|(name, n)| format!("{name}: {n}")).collect();
+        let Summary { seconds, output, dim, encoder, runs, .. } = self;
+        let rates =
+            format!("{}/s, {} tokens/s", rate(self.vectors, *seconds), rate(self.spent.tokens, *seconds));
+        let (vectors, inputs) = (counted(self.vectors, self.unit.trim_end_matches('s')), read_as.join(", "));
+        let inputs = format!("{} ({inputs})", counted(self.read_as.values().sum(), "input"));
+        writeln!(out, "{BOLD}{vectors}{BOLD:#} from {inputs} in {seconds:.1} s {DIM}({rates}){DIM:#}")?;
+        writeln!(out, "  {:>12}  tokens", grouped(self.spent.tokens))?;
+        if self.rejected > 0 {
+            writeln!(out, "  {:>12}  rejected", grouped(self.rejected))?;
+        }
+        let with_ids = self.ids.as_ref().map(|ids| format!(", ids in {ids}")).unwrap_or_default();
+        write!(out, "{BOLD}{output}{BOLD:#} has vectors with {dim} dimensions, by {encoder} ")?;
+        writeln!(out, "{DIM}({runs}){DIM:#}{with_ids}")
+    }
+}
+
+/// Warns about texts that were truncated or have no known token, and reports dialogues that were split into windows.
+/// `max_tokens` is the encoder's limit; `unit` is the plural noun of the encoded items.
+pub(in crate::cli::commands) fn report_usage(
+    spent: &EncodeStats,
+    max_tokens: Option<usize>,
+    unit: &str,
+    printer: &Printer,
+) {
+    let limit = max_tokens.map_or("the model's limit".to_owned(), |n| format!("the limit of {n} tokens"));
+    let (verbs, one) = (["was", "were"], unit.trim_end_matches('s'));
+    if spent.cut_texts > 0 {
+        let (texts, dropped) =
+            (counted_with(spent.cut_texts, one, verbs), counted(spent.cut_tokens, "token"));
+        let verb = verbs[usize::from(spent.cut_texts != 1)];
+        printer.warn(format!("{texts} longer than {limit} and {verb} truncated: {dropped} dropped"));
+    }
+    if spent.unknown > 0 {
+        let texts = counted_with(spent.unknown, one, ["has", "have"]);
+        printer.warn(format!("{texts} no token that the model knows; the vectors are all zeros"));
+    }
+    if spent.windowed > 0 {
+        let dialogues = counted_with(spent.windowed, "dialogue", verbs);
+        printer.say(format!("{dialogues} longer than {limit} and encoded in windows; nothing was truncated"));
+    }
 }

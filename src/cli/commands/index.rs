@@ -3,7 +3,7 @@
 pub(super) mod compact;
 pub(super) mod info;
 
-use crate::cli::{args::IndexBuildArgs, prelude::*, watching::StepProgress};
+use crate::cli::{args::IndexBuildArgs, prelude::*, progress::StepProgress};
 use turnwise_index::{
     dense::{self, BuildOptions, Builder, Progress},
     lexical::Lexical,

@@ -1,8 +1,6 @@
 //! `turnwise ingest`: reads dialogues from files into an index or an engine.
 
-mod opening;
-
-use std::sync::atomic::Ordering;
+use std::sync::{Arc, atomic::Ordering};
 
 use crate::cli::{
     args::IngestArgs,
@@ -10,15 +8,23 @@ use crate::cli::{
         self,
         encode::{self, Encoded},
         index,
+        search::encoder_of,
         summary::{Files, Summary},
         vectors,
     },
+    encoders::{self, DEFAULT_MODEL, absolute_name},
     prelude::*,
 };
 use turnwise_corpus::walk::Plan;
+use turnwise_encoder::{
+    Encoder,
+    ahead::Options,
+    transformer::{Settings, Tokens},
+};
 use turnwise_index::{
     dense,
-    location::{EngineWriter, Location},
+    location::{EngineWriter, Location, WriteMode, WriterOptions},
+    vectors::Recipe,
 };
 use turnwise_store::{
     Snapshot,
@@ -26,7 +32,7 @@ use turnwise_store::{
 };
 
 pub(super) fn run(args: IngestArgs, context: &Context<'_>) -> Result<()> {
-    opening::check_flags(&args, context)?;
+    check_flags(&args, context)?;
     let location = context.location()?;
     let (plan, read) = commands::plan(&args.input, context)?;
     commands::must_not_overwrite_inputs(
@@ -46,8 +52,8 @@ pub(super) fn run(args: IngestArgs, context: &Context<'_>) -> Result<()> {
     };
     let files = Files::of(&plan);
     let encode = context.settings.ingest_encode && !args.no_encode;
-    let wanted = opening::Wanted { model: args.model.as_deref(), encode, replace: args.replace };
-    let writer = opening::open(location.as_ref(), &wanted, context)?;
+    let wanted = Wanted { model: args.model.as_deref(), encode, replace: args.replace };
+    let writer = open_writer(location.as_ref(), &wanted, context)?;
     let index = context.settings.ingest_index && !args.no_index;
     let derive = |root: &Path| {
         let snapshot = Snapshot::open(root)?;
@@ -238,4 +244,91 @@ fn report_rejects(ingested: &Ingested, options: &IngestOptions, context: &Contex
         file.as_deref(),
         context.printer,
     );
+}
+
+/// Options for opening the writer of an ingest.
+pub(super) struct Wanted<'a> {
+    /// Model given by `--model`. If `None`, the model of the collection or the default model is used.
+    pub(super) model: Option<&'a str>,
+    /// Whether to compute vectors.
+    pub(super) encode: bool,
+    /// Whether to replace an existing collection.
+    pub(super) replace: bool,
+}
+
+/// Returns an error if an option is given that needs an engine, but no engine is set.
+pub(super) fn check_flags(args: &IngestArgs, context: &Context<'_>) -> Result<()> {
+    let refused = |what: &str, hint: &str| {
+        Err(Error::input(format!("{what} needs --engine")).with_hint(hint.to_owned()))
+    };
+    match (&context.settings.engine, &args.model) {
+        (None, Some(_)) => {
+            refused("--model", "`turnwise encode -i INDEX --model MODEL` changes the model of an index")
+        }
+        (None, None) if args.replace => refused("--replace", "ingest into a different index instead"),
+        _ => Ok(()),
+    }
+}
+
+/// Opens the writer of an index folder or a collection. The writer of a collection also encodes: with the model of the
+/// collection or, for a new one, with `model` or the default model.
+fn open_writer(
+    location: &dyn Location,
+    wanted: &Wanted<'_>,
+    context: &Context<'_>,
+) -> Result<Box<dyn EngineWriter>> {
+    let (mode, encoder) = match location.folder() {
+        // An index folder gets its vectors after the ingest.
+        Some(_) => (WriteMode::CreateOrAppend(None), None),
+        None => mode_and_encoder(location, wanted, context)?,
+    };
+    let segment_bytes = Some(context.settings.segment_bytes);
+    location.open_writer(WriterOptions { mode, encoder, holder: context.command_line, segment_bytes })
+}
+
+fn mode_and_encoder(
+    location: &dyn Location,
+    wanted: &Wanted<'_>,
+    context: &Context<'_>,
+) -> Result<(WriteMode, Option<Arc<dyn Encoder>>)> {
+    let contents = location.contents()?;
+    if wanted.replace {
+        let before = contents.and_then(|contents| contents.recipe).map(|recipe| recipe.model);
+        let model = wanted.model.or(before.as_deref());
+        let (recipe, encoder) = encoder_and_recipe(model, wanted.encode, context)?.unzip();
+        return Ok((WriteMode::Replace(recipe), encoder));
+    }
+    let Some(contents) = contents else {
+        let (recipe, encoder) = encoder_and_recipe(wanted.model, wanted.encode, context)?.unzip();
+        return Ok((WriteMode::CreateOrAppend(recipe), encoder));
+    };
+    let encoder = match (&contents.recipe, wanted.model) {
+        (None, _) => None,
+        (Some(_), Some(model)) => Some(Arc::from(encoders::open(context, model, &Settings::default())?)),
+        (Some(recipe), None) => Some(encoder_of(recipe, &location.place(), context)?),
+    };
+    Ok((WriteMode::CreateOrAppend(None), encoder))
+}
+
+/// Opens an encoder and makes the recipe, which describes its vectors. Returns `None` if `encode` is false.
+fn encoder_and_recipe(
+    model: Option<&str>,
+    encode: bool,
+    context: &Context<'_>,
+) -> Result<Option<(Recipe, Arc<dyn Encoder>)>> {
+    if !encode {
+        return Ok(None);
+    }
+    let model = model.unwrap_or(DEFAULT_MODEL);
+    let encoder = encoders::open(context, model, &Settings::default()).map_err(|e| match e {
+        Error::Unavailable { .. } | Error::Input { .. } => {
+            let hint =
+                e.hint().unwrap_or_else(|| "`turnwise model pull` downloads the default model".to_owned());
+            e.with_hint(format!("{hint}; or ingest without vectors: --no-encode"))
+        }
+        other => other,
+    })?;
+    let (tokens, options) = (Tokens::default(), Options::default());
+    let recipe = Recipe::of(encoder.as_ref(), &absolute_name(model), "auto", &tokens, &options);
+    Ok(Some((recipe, Arc::from(encoder))))
 }

@@ -1,6 +1,6 @@
 //! `turnwise migrate`: copies an index to Milvus, or back.
 
-use crate::cli::{args::MigrateArgs, prelude::*, watching::TaskProgress};
+use crate::cli::{args::MigrateArgs, prelude::*, progress::TaskProgress};
 use turnwise_milvus::Target;
 use turnwise_shards::migrate::{Migration, MigrationSettings, from_milvus, to_milvus};
 

@@ -3,7 +3,7 @@
 use crate::cli::{
     commands::{index, vectors as kept},
     prelude::*,
-    watching::StepProgress,
+    progress::StepProgress,
 };
 use turnwise_core::files;
 use turnwise_index::{

@@ -66,7 +66,7 @@ fn all() -> Vec<Box<dyn Encoder>> {
         Box::new(tfidf(&TfidfSettings {
             dim: 4,
             normalize: true,
-            centre: false,
+            center: false,
             ..TfidfSettings::default()
         })),
         Box::new(WordEncoder::mean(table())),
@@ -162,7 +162,7 @@ fn results_do_not_depend_on_the_number_of_threads() {
 
 #[test]
 fn similar_texts_have_similar_vectors() {
-    for settings in [TfidfSettings::default(), TfidfSettings { centre: false, ..TfidfSettings::default() }] {
+    for settings in [TfidfSettings::default(), TfidfSettings { center: false, ..TfidfSettings::default() }] {
         let e = tfidf(&TfidfSettings { dim: 5, ..settings });
         let like = |a: &str, b: &str| cosine(&vector(&e, a), &vector(&e, b));
         assert!(

@@ -41,7 +41,8 @@ pub struct TfidfSettings {
     /// If true, term counts are replaced with 1 + ln(count).
     pub sublinear: bool,
     /// If true, projections are L2-normalized, and then their mean over the corpus is subtracted.
-    pub centre: bool,
+    #[serde(rename = "centre")]
+    pub center: bool,
     /// If true, vectors are L2-normalized.
     pub normalize: bool,
     /// Random seed of the SVD. Different seeds give slightly different vectors.
@@ -55,7 +56,7 @@ impl Default for TfidfSettings {
             min_documents: 2,
             max_terms: 50_000,
             sublinear: true,
-            centre: true,
+            center: true,
             normalize: false,
             seed: 0,
         }
@@ -125,7 +126,7 @@ pub fn fit_tfidf(documents: impl Iterator<Item = String>, settings: &TfidfSettin
         terms: selected.terms.len(),
     };
     let dim = svd.values.len();
-    let mean = match settings.centre {
+    let mean = match settings.center {
         true => mean_projection(&matrix, &svd.components, dim),
         false => vec![0.0; dim],
     };
@@ -144,7 +145,7 @@ impl TfidfSvd {
         let dim = mean.len();
         let flags = [
             ("sublinear", settings.sublinear),
-            ("centre", settings.centre),
+            ("centre", settings.center),
             ("normalize", settings.normalize),
         ];
         let words = ("terms", terms.join("\n"));
@@ -275,7 +276,7 @@ impl StaticEncoder for TfidfSvd {
         row.sort_unstable();
         let (indices, values): (Vec<u32>, Vec<f32>) =
             weigh(&row, &self.idf, self.settings.sublinear).into_iter().unzip();
-        match project(&self.components, self.dim(), (&indices, &values), self.settings.centre) {
+        match project(&self.components, self.dim(), (&indices, &values), self.settings.center) {
             None => Composed { vector: vec![0.0; self.dim()], words: 0 },
             Some(mut vector) => {
                 vector.iter_mut().zip(&self.mean).for_each(|(v, m)| *v -= f64::from(*m));

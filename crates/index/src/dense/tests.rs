@@ -340,3 +340,22 @@ fn every_damaged_byte_is_reported_without_a_panic() {
         fs::write(&file, &good).unwrap();
     }
 }
+
+#[test]
+fn percentile_is_the_share_of_lower_values() {
+    let background = SimilarityDistribution::of((0..=10_000).map(|n| n as f32 / 10_000.0).collect());
+    for score in [0.0, 0.123, 0.5, 0.77, 0.995, 0.9995] {
+        let percentile = background.percentile(score).unwrap();
+        assert!((percentile - 100.0 * f64::from(score)).abs() < 0.01, "{score}: {percentile}");
+    }
+    assert_eq!(background.percentile(-0.5), Some(0.0));
+    assert_eq!((background.percentile(1.0), background.percentile(7.0)), (Some(100.0), Some(100.0)));
+}
+
+#[test]
+fn percentiles_of_equal_values_and_of_an_empty_sample() {
+    let same = SimilarityDistribution::of(vec![0.5; 100]);
+    assert_eq!((same.percentile(0.4), same.percentile(0.5)), (Some(0.0), Some(100.0)));
+    assert_eq!(SimilarityDistribution::of(Vec::new()).percentile(0.5), None);
+    assert_eq!(SimilarityDistribution::of(vec![0.3]).percentile(0.2), Some(0.0));
+}

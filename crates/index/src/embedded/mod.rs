@@ -1,6 +1,5 @@
 //! The local engine: a folder with records, Tantivy indexes and vector graphs.
 
-mod filtered;
 mod folder;
 mod view;
 
@@ -9,8 +8,8 @@ use std::{
     sync::{Arc, Mutex},
 };
 
-pub use filtered::Filtered;
 pub use folder::Folder;
+pub use view::Filtered;
 
 use super::{
     dense::DenseReader,

@@ -1,24 +1,21 @@
 //! Trainable encoder: frozen lower layers and trained upper layers.
 
 mod batch;
-mod buffer_pool;
 mod frozen;
 mod layers;
-mod parameters;
 mod pass;
 #[cfg(test)]
 mod tests;
 
 pub use batch::{DropoutConfig, Packed};
-pub use parameters::Parameter;
+pub use layers::Parameter;
 
 use candle_core::{DType, Device, Tensor};
 
 use crate::{device, gradients::Gradients, ops::values_of};
-use buffer_pool::BufferPool;
 use frozen::Frozen;
 use layers::{Layer, Maker, Tables};
-use pass::{GradientMap, PassConfig, SavedEmbeddings, SavedLayer};
+use pass::{BufferPool, GradientMap, PassConfig, SavedEmbeddings, SavedLayer};
 use turnwise_core::error::{Error, Result};
 use turnwise_encoder::Network;
 

@@ -66,7 +66,7 @@ fn nearest_texts_are_those_of_the_bm25_ranker() {
     let bm25 = Bm25::default();
     let scorer = bm25.prepare(&pool, &()).unwrap();
     let all: Vec<u32> = (0..200).collect();
-    for (own, found) in bm25::nearest(&texts, 10).into_iter().enumerate() {
+    for (own, found) in nearest_by_bm25(&texts, 10).into_iter().enumerate() {
         let mut scores = Vec::new();
         scorer.scores(own, &all, &mut scores).unwrap();
         let mut expected: Vec<u32> =

@@ -15,7 +15,7 @@ use std::{borrow::Cow, ops::Range};
 use candle_core::{Result as Candle, Tensor};
 
 use super::{
-    Location, Loss, Objective, ObjectiveBuilder, Prepared,
+    Loss, Objective, ObjectiveBuilder, Prepared, TurnLocation,
     definition::{Definition, Sample, StepTraining},
     losses,
 };
@@ -31,7 +31,7 @@ use turnwise_encoder::{Part, Sequence, network::Table};
 pub static DIAL2VEC: Definition = Definition {
     name: "dial2vec",
     about: "dialogues: the turns of a speaker match those of the other speaker (dial2vec)",
-    benchmark: "dialogues labelled.jsonl",
+    benchmark: "dialogues labeled.jsonl",
     sample: Sample::Dialogues,
     steps: Some(StepTraining {
         several_turns: true,
@@ -86,20 +86,20 @@ pub struct Dial2vec {
     /// Number of rows of the model's turn and role embeddings, if it has them.
     pub tables: (Option<usize>, Option<usize>),
     /// Locations of all turns by role, from which negative turns are drawn.
-    turns_by_role: Vec<Vec<Location>>,
+    turns_by_role: Vec<Vec<TurnLocation>>,
 }
 
 impl Dial2vec {
     /// Creates the objective with the settings of the paper.
     pub fn new(data: &TrainingSet) -> Result<Self> {
-        let mut turns_by_role: Vec<Vec<Location>> = Vec::new();
+        let mut turns_by_role: Vec<Vec<TurnLocation>> = Vec::new();
         for number in 0..data.len() as u32 {
             for (n, turn) in (0..).zip(data.dialogue(number)?.iter()) {
                 let role = turn.role as usize;
                 if turns_by_role.len() <= role {
                     turns_by_role.resize_with(role + 1, Vec::new);
                 }
-                turns_by_role[role].push(Location { dialogue: number, turn: n });
+                turns_by_role[role].push(TurnLocation { dialogue: number, turn: n });
             }
         }
         Ok(Dial2vec {
@@ -151,19 +151,19 @@ impl Objective for Dial2vec {
         &DIAL2VEC
     }
 
-    fn examples(&self, data: &TrainingSet) -> Result<Vec<Location>> {
+    fn examples(&self, data: &TrainingSet) -> Result<Vec<TurnLocation>> {
         let two_speakers = |d: &[TurnTokens]| d.iter().any(|turn| turn.speaker != d[0].speaker);
         let min_turns = if self.as_coded { 5 } else { 2 };
         let mut examples = Vec::new();
-        for (dialogue, turns) in (0..).zip(data.turns_each()) {
+        for (dialogue, turns) in (0..).zip(data.turn_counts()) {
             if *turns >= min_turns && two_speakers(&data.dialogue(dialogue)?) {
-                examples.push(Location { dialogue, turn: 0 });
+                examples.push(TurnLocation { dialogue, turn: 0 });
             }
         }
         Ok(examples)
     }
 
-    fn prepare(&self, data: &TrainingSet, examples: &mut [(Location, Random)]) -> Result<Prepared> {
+    fn prepare(&self, data: &TrainingSet, examples: &mut [(TurnLocation, Random)]) -> Result<Prepared> {
         let (mut sequences, mut turns) = (Vec::new(), Vec::new());
         for (location, random) in &mut *examples {
             let dialogue = data.dialogue(location.dialogue)?;

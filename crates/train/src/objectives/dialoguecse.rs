@@ -10,7 +10,7 @@
 use candle_core::{D, Device, Result as Candle, Tensor};
 
 use super::{
-    HardNegatives, Location, Loss, Objective, ObjectiveBuilder, ObjectiveName, Prepared,
+    HardNegatives, Loss, Objective, ObjectiveBuilder, ObjectiveName, Prepared, TurnLocation,
     check_several_dialogues,
     definition::{Definition, Role, Sample, StepTraining},
     losses, other_dialogue, turns_of,
@@ -39,7 +39,7 @@ pub static DIALOGUECSE: Definition = Definition {
 pub static JOINT: Definition = Definition {
     name: "joint",
     about: "dialogues and utterances: dialoguecse with neighbors, dial2vec and self-distillation",
-    benchmark: "dialogues labelled.jsonl",
+    benchmark: "dialogues labeled.jsonl",
     sample: Sample::Dialogues,
     role: Role::Main,
     steps: Some(StepTraining {
@@ -152,11 +152,11 @@ impl Objective for DialogueCse {
         &self.heads
     }
 
-    fn examples(&self, data: &TrainingSet) -> Result<Vec<Location>> {
+    fn examples(&self, data: &TrainingSet) -> Result<Vec<TurnLocation>> {
         Ok(turns_of(data, 2))
     }
 
-    fn prepare(&self, data: &TrainingSet, examples: &mut [(Location, Random)]) -> Result<Prepared> {
+    fn prepare(&self, data: &TrainingSet, examples: &mut [(TurnLocation, Random)]) -> Result<Prepared> {
         check_several_dialogues(data)?;
         let mut sequences: Vec<Sequence> = Vec::new();
         let mut contexts = Vec::with_capacity(examples.len());
@@ -199,8 +199,8 @@ fn random_negative(data: &TrainingSet, own: u32, response: &[u32], random: &mut 
     // A short response such as "Yes." occurs in many dialogues.
     for _ in 0..MAX_DRAWS {
         dialogue = other_dialogue(data, own, random);
-        let turn = random.below(data.turns_each()[dialogue as usize] as usize) as u32;
-        let drawn = data.token_ids(Location { dialogue, turn })?;
+        let turn = random.below(data.turn_counts()[dialogue as usize] as usize) as u32;
+        let drawn = data.token_ids(TurnLocation { dialogue, turn })?;
         if drawn != response {
             return Ok(drawn);
         }

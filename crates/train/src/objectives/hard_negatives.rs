@@ -5,7 +5,7 @@
 
 use std::collections::HashMap;
 
-use super::{Location, losses::unit_means};
+use super::{TurnLocation, losses::unit_means};
 use crate::{data::TrainingSet, model::Trainable, neighbors};
 use turnwise_core::{error::Result, random::Random};
 use turnwise_encoder::{Sequence, Vectors};
@@ -38,7 +38,7 @@ pub struct HardNegatives {
     /// Index of each distinct text, by its token ids.
     numbers: HashMap<Vec<u32>, u32>,
     /// Location of the first occurrence of each text.
-    locations: Vec<Location>,
+    locations: Vec<TurnLocation>,
     /// Hard negatives of each text, as text indices.
     near: Vec<Vec<u32>>,
 }
@@ -50,7 +50,7 @@ impl HardNegatives {
     pub fn mine(
         model: &Trainable,
         data: &TrainingSet,
-        chosen: &[Location],
+        chosen: &[TurnLocation],
         max_tokens: usize,
         settings: MiningSettings,
         progress: &mut dyn FnMut(usize) -> Result<()>,
@@ -72,7 +72,7 @@ impl HardNegatives {
         }
         let nearest = neighbors::nearest_of_many(&vectors, settings.near)?;
         let paraphrases = neighbors::mutual_of(&nearest, settings.mutual);
-        let by_bm25 = neighbors::bm25::nearest(&texts, settings.bm25);
+        let by_bm25 = neighbors::nearest_by_bm25(&texts, settings.bm25);
         let is_negative = |own: usize, other: u32| {
             !paraphrases[own].contains(&other) && cosine(&vectors, own, other as usize) < settings.bound
         };
@@ -94,10 +94,11 @@ impl HardNegatives {
 
     /// Draws a hard negative for the utterance with the token ids `ids` in `dialogue`. The negative is from a different
     /// dialogue. Returns `None` if there is none.
-    pub fn draw(&self, ids: &[u32], dialogue: u32, random: &mut Random) -> Option<Location> {
+    pub fn draw(&self, ids: &[u32], dialogue: u32, random: &mut Random) -> Option<TurnLocation> {
         let near = &self.near[*self.numbers.get(ids)? as usize];
         let locations = near.iter().map(|n| self.locations[*n as usize]);
-        let elsewhere: Vec<Location> = locations.filter(|location| location.dialogue != dialogue).collect();
+        let elsewhere: Vec<TurnLocation> =
+            locations.filter(|location| location.dialogue != dialogue).collect();
         (!elsewhere.is_empty()).then(|| elsewhere[random.below(elsewhere.len())])
     }
 }
@@ -122,7 +123,8 @@ mod tests {
         let freezing = Freezing { layers: 0, embeddings: false, memory: 0 };
         let model =
             Trainable::new(network, freezing, &candle_core::Device::Cpu, candle_core::DType::F32).unwrap();
-        let chosen: Vec<Location> = (0..24).map(|n| Location { dialogue: n / 2, turn: n % 2 }).collect();
+        let chosen: Vec<TurnLocation> =
+            (0..24).map(|n| TurnLocation { dialogue: n / 2, turn: n % 2 }).collect();
         let settings = MiningSettings { bound: 0.99, ..MiningSettings::default() };
         let mut encoded = 0;
         let mut mine = |settings| {
@@ -135,7 +137,7 @@ mod tests {
         let hard = mine(settings);
         assert!(hard.count() > 0);
         let mut random = Random::new(1, 1);
-        let ids = |p: Location| data.token_ids(p).unwrap();
+        let ids = |p: TurnLocation| data.token_ids(p).unwrap();
         for location in &chosen {
             for _ in 0..20 {
                 let Some(drawn) = hard.draw(&ids(*location), location.dialogue, &mut random) else { break };

@@ -10,7 +10,7 @@
 use candle_core::{Result as Candle, Tensor};
 
 use super::{
-    Location, Loss, Objective, ObjectiveBuilder, Prepared,
+    Loss, Objective, ObjectiveBuilder, Prepared, TurnLocation,
     definition::{Definition, StepTraining},
     losses, turns_of,
 };
@@ -97,11 +97,11 @@ impl Objective for Mlm {
         &self.heads
     }
 
-    fn examples(&self, data: &TrainingSet) -> Result<Vec<Location>> {
+    fn examples(&self, data: &TrainingSet) -> Result<Vec<TurnLocation>> {
         Ok(turns_of(data, 1))
     }
 
-    fn prepare(&self, data: &TrainingSet, examples: &mut [(Location, Random)]) -> Result<Prepared> {
+    fn prepare(&self, data: &TrainingSet, examples: &mut [(TurnLocation, Random)]) -> Result<Prepared> {
         let mut sequences = Vec::with_capacity(examples.len());
         let mut loss = Masked {
             rows: Vec::new(),

@@ -149,17 +149,17 @@ pub trait Objective: Send + Sync {
     }
 
     /// Lists all examples in the data.
-    fn examples(&self, data: &TrainingSet) -> Result<Vec<Location>>;
+    fn examples(&self, data: &TrainingSet) -> Result<Vec<TurnLocation>>;
 
     /// Builds a batch from examples, each with its own random number generator.
     ///
     /// All random choices come from these generators, so that a batch can be reproduced.
-    fn prepare(&self, data: &TrainingSet, examples: &mut [(Location, Random)]) -> Result<Prepared>;
+    fn prepare(&self, data: &TrainingSet, examples: &mut [(TurnLocation, Random)]) -> Result<Prepared>;
 }
 
 /// Location of an example in the training set. Some objectives store indices of their own lists instead.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
-pub struct Location {
+pub struct TurnLocation {
     /// Index of the dialogue in the training set.
     pub dialogue: u32,
     /// Index of the turn in the dialogue.
@@ -223,9 +223,9 @@ impl Prepared {
 }
 
 /// Returns the locations of all turns in dialogues with at least `min_turns` turns.
-pub(crate) fn turns_of(data: &TrainingSet, min_turns: u32) -> Vec<Location> {
-    let long = (0..).zip(data.turns_each()).filter(|(_, turns)| **turns >= min_turns);
-    long.flat_map(|(dialogue, turns)| (0..*turns).map(move |turn| Location { dialogue, turn })).collect()
+pub(crate) fn turns_of(data: &TrainingSet, min_turns: u32) -> Vec<TurnLocation> {
+    let long = (0..).zip(data.turn_counts()).filter(|(_, turns)| **turns >= min_turns);
+    long.flat_map(|(dialogue, turns)| (0..*turns).map(move |turn| TurnLocation { dialogue, turn })).collect()
 }
 
 /// Returns an error if there is no second dialogue to draw negatives from.

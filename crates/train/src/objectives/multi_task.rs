@@ -3,7 +3,7 @@
 
 use candle_core::{Result as Candle, Tensor};
 
-use super::{Definition, Location, Loss, Objective, Prepared};
+use super::{Definition, Loss, Objective, Prepared, TurnLocation};
 use crate::{
     data::TrainingSet,
     model::{Packed, Parameter},
@@ -26,7 +26,7 @@ pub struct Auxiliary {
 /// A main objective with auxiliary objectives. The examples of the main objective define the epochs.
 pub struct MultiTask {
     main: Box<dyn Objective>,
-    auxiliary: Vec<(Auxiliary, Vec<Location>)>,
+    auxiliary: Vec<(Auxiliary, Vec<TurnLocation>)>,
     heads: Vec<Parameter>,
 }
 
@@ -61,11 +61,11 @@ impl Objective for MultiTask {
         true
     }
 
-    fn examples(&self, data: &TrainingSet) -> Result<Vec<Location>> {
+    fn examples(&self, data: &TrainingSet) -> Result<Vec<TurnLocation>> {
         self.main.examples(data)
     }
 
-    fn prepare(&self, data: &TrainingSet, examples: &mut [(Location, Random)]) -> Result<Prepared> {
+    fn prepare(&self, data: &TrainingSet, examples: &mut [(TurnLocation, Random)]) -> Result<Prepared> {
         // The generator of the first example seeds one generator per auxiliary objective.
         let Some((_, first)) = examples.first() else {
             return Err(Error::Internal("the batch has no examples".to_owned()));

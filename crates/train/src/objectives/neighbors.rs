@@ -10,7 +10,7 @@
 use candle_core::{Result as Candle, Tensor};
 
 use super::{
-    Location, Loss, Objective, ObjectiveBuilder, ObjectiveName, Prepared,
+    Loss, Objective, ObjectiveBuilder, ObjectiveName, Prepared, TurnLocation,
     definition::{Definition, Sample, StepTraining},
     losses,
 };
@@ -24,7 +24,7 @@ pub static NEIGHBORS: Definition = Definition {
     name: "neighbors",
     former_name: Some("neighbours"),
     about: "dialogues: reproduces the similarities of a teacher model, which is learned from the same dialogues",
-    benchmark: "dialogues labelled.jsonl",
+    benchmark: "dialogues labeled.jsonl",
     sample: Sample::Dialogues,
     min_turns: 1,
     steps: Some(StepTraining {
@@ -89,16 +89,16 @@ impl Objective for Neighbors {
         &NEIGHBORS
     }
 
-    fn examples(&self, _: &TrainingSet) -> Result<Vec<Location>> {
+    fn examples(&self, _: &TrainingSet) -> Result<Vec<TurnLocation>> {
         // Here, `dialogue` is the index of the dialogue in its group, and `turn` is the index of the group.
         let of_group = |((turn, group), count): ((u32, &Group), usize)| {
             let known = group.teacher.len();
-            (0..count).map(move |n| Location { dialogue: (n * known / count) as u32, turn })
+            (0..count).map(move |n| TurnLocation { dialogue: (n * known / count) as u32, turn })
         };
         Ok((0..).zip(&self.groups).zip(self.shares()).flat_map(of_group).collect())
     }
 
-    fn prepare(&self, data: &TrainingSet, examples: &mut [(Location, Random)]) -> Result<Prepared> {
+    fn prepare(&self, data: &TrainingSet, examples: &mut [(TurnLocation, Random)]) -> Result<Prepared> {
         let size = examples.len();
         let Some((first, draw)) = examples.first().cloned() else {
             return Err(Error::Internal("the batch has no examples".to_owned()));
@@ -136,7 +136,7 @@ impl Objective for Neighbors {
         let mask: Vec<f32> = pairs.clone().map(|(a, b)| if a == b { losses::MASKED } else { 0.0 }).collect();
         let targets = pairs.zip(&mask).map(|((a, b), mask)| teacher.cosine(chosen[a], chosen[b]) + mask);
         let targets = targets.collect();
-        let locations = chosen.iter().map(|n| Location { dialogue: known[*n], turn: 0 });
+        let locations = chosen.iter().map(|n| TurnLocation { dialogue: known[*n], turn: 0 });
         let sequences = locations.map(|location| data.sequence_from(location, self.max_tokens));
         let sequences = sequences.collect::<Result<_>>()?;
         let loss = Distillation { targets, mask, temperature: self.temperature };

@@ -8,7 +8,7 @@
 use candle_core::{Device, Result as Candle, Tensor};
 
 use super::{
-    Location, Loss, Objective, ObjectiveBuilder, Prepared, check_several_dialogues,
+    Loss, Objective, ObjectiveBuilder, Prepared, TurnLocation, check_several_dialogues,
     definition::{Definition, StepTraining},
     losses, other_dialogue, turns_of,
 };
@@ -84,12 +84,12 @@ impl Objective for Relevance {
         &self.heads
     }
 
-    fn examples(&self, data: &TrainingSet) -> Result<Vec<Location>> {
+    fn examples(&self, data: &TrainingSet) -> Result<Vec<TurnLocation>> {
         // The second class needs a turn besides the response and the turn before it.
         Ok(turns_of(data, 3).into_iter().filter(|location| location.turn > 0).collect())
     }
 
-    fn prepare(&self, data: &TrainingSet, examples: &mut [(Location, Random)]) -> Result<Prepared> {
+    fn prepare(&self, data: &TrainingSet, examples: &mut [(TurnLocation, Random)]) -> Result<Prepared> {
         check_several_dialogues(data)?;
         let (mut sequences, mut classes) = (Vec::new(), Vec::new());
         for (location, random) in &mut *examples {

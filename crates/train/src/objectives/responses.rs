@@ -10,7 +10,7 @@
 use candle_core::{Device, Result as Candle, Tensor};
 
 use super::{
-    Location, Loss, Objective, ObjectiveBuilder, Prepared,
+    Loss, Objective, ObjectiveBuilder, Prepared, TurnLocation,
     definition::{Definition, StepTraining},
     losses, turns_of,
 };
@@ -36,14 +36,14 @@ pub static RESPONSES: Definition = Definition {
 
 pub static SIAMESE_S: Definition = Definition {
     name: "siamese-s",
-    about: "responses: a turn matches its response, after a trained layer (SiameseBERT-S, from the paper on response selection)",
+    about: "responses: a turn matches its response, after a trained layer (SiameseBERT-S, a baseline in the DialogueCSE paper)",
     steps: Some(StepTraining { several_turns: false, ..steps(|given| read(given, Matching::Layer, 1)) }),
     ..Definition::DEFAULT
 };
 
 pub static SIAMESE_M: Definition = Definition {
     name: "siamese-m",
-    about: "responses: several turns match their response, after two trained layers (SiameseBERT-M, from the paper on response selection)",
+    about: "responses: several turns match their response, after two trained layers (SiameseBERT-M, a baseline in the DialogueCSE paper)",
     steps: Some(steps(|given| read(given, Matching::Perceptron, 3))),
     ..Definition::DEFAULT
 };
@@ -110,7 +110,7 @@ impl ResponseSelection {
     }
 
     /// Builds the context sequence of a turn. If the context is too long, its start is cut off.
-    fn context_sequence(&self, data: &TrainingSet, location: Location) -> Result<Sequence> {
+    fn context_sequence(&self, data: &TrainingSet, location: TurnLocation) -> Result<Sequence> {
         let (dialogue, turn) = (data.dialogue(location.dialogue)?, location.turn as usize);
         let room = self.max_tokens.saturating_sub(data.before.len()).max(1);
         let context = data.last_tokens(&dialogue[turn.saturating_sub(self.context)..turn], room);
@@ -131,11 +131,11 @@ impl Objective for ResponseSelection {
         &self.heads
     }
 
-    fn examples(&self, data: &TrainingSet) -> Result<Vec<Location>> {
+    fn examples(&self, data: &TrainingSet) -> Result<Vec<TurnLocation>> {
         Ok(turns_of(data, 1).into_iter().filter(|location| location.turn > 0).collect())
     }
 
-    fn prepare(&self, data: &TrainingSet, examples: &mut [(Location, Random)]) -> Result<Prepared> {
+    fn prepare(&self, data: &TrainingSet, examples: &mut [(TurnLocation, Random)]) -> Result<Prepared> {
         let locations = || examples.iter().map(|(location, _)| *location);
         let contexts = locations().map(|location| self.context_sequence(data, location));
         let mut sequences = contexts.collect::<Result<Vec<Sequence>>>()?;

@@ -11,7 +11,7 @@
 use candle_core::{Result as Candle, Tensor};
 
 use super::{
-    Location, Loss, Objective, ObjectiveBuilder, Prepared,
+    Loss, Objective, ObjectiveBuilder, Prepared, TurnLocation,
     definition::{Definition, StepTraining},
     losses, turns_of,
 };
@@ -115,7 +115,7 @@ impl RolePosition {
     fn utterances(
         &self,
         data: &TrainingSet,
-        locations: impl Iterator<Item = Location>,
+        locations: impl Iterator<Item = TurnLocation>,
     ) -> Result<(Vec<Sequence>, Vec<u32>)> {
         let (mut sequences, mut classes) = (Vec::new(), Vec::new());
         for location in locations {
@@ -147,11 +147,11 @@ impl Objective for RolePosition {
         &ROLE_POSITION
     }
 
-    fn examples(&self, data: &TrainingSet) -> Result<Vec<Location>> {
+    fn examples(&self, data: &TrainingSet) -> Result<Vec<TurnLocation>> {
         Ok(turns_of(data, 2))
     }
 
-    fn prepare(&self, data: &TrainingSet, examples: &mut [(Location, Random)]) -> Result<Prepared> {
+    fn prepare(&self, data: &TrainingSet, examples: &mut [(TurnLocation, Random)]) -> Result<Prepared> {
         let (sequences, classes) = self.utterances(data, examples.iter().map(|(location, _)| *location))?;
         let loss = Classification {
             classes,

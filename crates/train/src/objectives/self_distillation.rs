@@ -6,7 +6,7 @@
 use candle_core::{Result as Candle, Tensor};
 
 use super::{
-    Location, Loss, Objective, ObjectiveBuilder, Prepared,
+    Loss, Objective, ObjectiveBuilder, Prepared, TurnLocation,
     definition::{Definition, Role, StepTraining},
     losses, turns_of,
 };
@@ -41,7 +41,7 @@ const MAX_UTTERANCES: usize = 4_096;
 /// The objective `self-distillation`: the utterances of a sample keep their original embeddings.
 pub struct SelfDistillation {
     /// Locations of the sampled utterances.
-    locations: Vec<Location>,
+    locations: Vec<TurnLocation>,
     /// Embeddings of the sampled utterances by the untrained model.
     targets: Vectors,
     max_tokens: usize,
@@ -64,12 +64,12 @@ impl Objective for SelfDistillation {
         &SELF_DISTILLATION
     }
 
-    fn examples(&self, _: &TrainingSet) -> Result<Vec<Location>> {
+    fn examples(&self, _: &TrainingSet) -> Result<Vec<TurnLocation>> {
         // `dialogue` is the index of an utterance in the sample.
-        Ok((0..self.locations.len() as u32).map(|n| Location { dialogue: n, turn: 0 }).collect())
+        Ok((0..self.locations.len() as u32).map(|n| TurnLocation { dialogue: n, turn: 0 }).collect())
     }
 
-    fn prepare(&self, data: &TrainingSet, examples: &mut [(Location, Random)]) -> Result<Prepared> {
+    fn prepare(&self, data: &TrainingSet, examples: &mut [(TurnLocation, Random)]) -> Result<Prepared> {
         let chosen = || examples.iter().map(|(location, _)| location.dialogue as usize);
         let sequences = chosen().map(|n| data.utterance_at(self.locations[n], self.max_tokens));
         let sequences = sequences.collect::<Result<Vec<Sequence>>>()?;

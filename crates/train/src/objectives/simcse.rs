@@ -4,7 +4,7 @@
 use candle_core::{Result as Candle, Tensor};
 
 use super::{
-    Location, Loss, Objective, ObjectiveBuilder, Prepared,
+    Loss, Objective, ObjectiveBuilder, Prepared, TurnLocation,
     definition::{Definition, StepTraining},
     losses, turns_of,
 };
@@ -47,11 +47,11 @@ impl Objective for SimCse {
         &SIMCSE
     }
 
-    fn examples(&self, data: &TrainingSet) -> Result<Vec<Location>> {
+    fn examples(&self, data: &TrainingSet) -> Result<Vec<TurnLocation>> {
         Ok(turns_of(data, 1))
     }
 
-    fn prepare(&self, data: &TrainingSet, examples: &mut [(Location, Random)]) -> Result<Prepared> {
+    fn prepare(&self, data: &TrainingSet, examples: &mut [(TurnLocation, Random)]) -> Result<Prepared> {
         let utterances = examples.iter().map(|(location, _)| data.utterance_at(*location, self.max_tokens));
         let mut sequences = utterances.collect::<Result<Vec<Sequence>>>()?;
         let loss = Twice { mask: losses::duplicate_mask(&sequences), temperature: self.temperature };

@@ -12,15 +12,14 @@ pub(super) mod linear;
 mod mask;
 pub(super) mod norm;
 mod pool;
-mod product;
 #[cfg(test)]
 pub(super) mod tests;
 
 pub use attention::attention;
 pub use linear::linear;
+pub(super) use linear::{Matrix, product};
 pub use norm::add_norm;
 pub use pool::pool;
-pub(super) use product::{Matrix, product};
 pub use turnwise_kernels::training::Dropout;
 
 use std::ops::Deref;

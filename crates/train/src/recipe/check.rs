@@ -10,17 +10,17 @@ use crate::{
 use turnwise_core::error::{Error, Result};
 
 /// Settings that some objectives use and others do not.
-const OF_OBJECTIVES: &str = "context aggregation hard_negatives window profile negatives";
+const OBJECTIVE_SETTINGS: &str = "context aggregation hard_negatives window profile negatives";
 
 /// Settings that have an effect only if the objective has training steps.
-const OF_STEPS: &str = "auxiliary steps batch parts learning_rate warm_up schedule weight_decay clip dropout \
+const STEP_SETTINGS: &str = "auxiliary steps batch parts learning_rate warm_up schedule weight_decay clip dropout \
     frozen_layers max_tokens temperature negatives hard_negatives aggregation window profile merge_turns \
     checkpoint_every evaluate_every select patience";
 
 /// Names of the settings that are not stored for an objective without training steps, because they have no effect.
 pub(crate) fn not_of_layers() -> impl Iterator<Item = &'static str> {
     // `evaluate_every = 0` disables the evaluation of the layer.
-    OF_STEPS.split_whitespace().filter(|name| *name != "evaluate_every")
+    STEP_SETTINGS.split_whitespace().filter(|name| *name != "evaluate_every")
 }
 
 /// Returns an error if the objective can only be auxiliary, or if dialogues are held out but never used.
@@ -70,7 +70,7 @@ pub(super) fn strength(recipe: &Recipe) -> Result<()> {
 
 /// Returns the names of the given settings that only some objectives use.
 pub(super) fn of_objectives(recipe: &Recipe) -> Result<Vec<&'static str>> {
-    changed(recipe, OF_OBJECTIVES)
+    changed(recipe, OBJECTIVE_SETTINGS)
 }
 
 /// Rejects settings that were given but that the objective does not use.
@@ -137,7 +137,7 @@ pub(super) fn closed_form(recipe: &Recipe) -> Result<()> {
         return Err(Error::input(format!("{name} already learns a layer: --context-layer has no effect"))
             .with_hint("omit --context-layer"));
     }
-    let mut foreign = changed(recipe, OF_STEPS)?;
+    let mut foreign = changed(recipe, STEP_SETTINGS)?;
     foreign.retain(|setting| match *setting {
         "warm_up" => recipe.warm_up != Some(0),
         "evaluate_every" => recipe.evaluate_every != Some(0),

@@ -2,22 +2,19 @@
 
 mod built_in;
 mod check;
-mod dev_task;
 mod resolve;
 
-use std::{collections::BTreeMap, path::PathBuf};
-
-pub use built_in::{about as known_about, names as known_names};
-pub(super) use check::not_of_layers;
-pub use dev_task::DevTask;
-pub use resolve::{AuxiliarySettings, Given, LayerSettings, ResolvedRecipe, StepSettings};
-
-pub use super::objectives::{Aggregation, ObjectiveName, Profile};
+use std::{collections::BTreeMap, path::PathBuf, str::FromStr};
 
 use serde::{Deserialize, Deserializer, Serialize, de::Error as _};
 
-use super::{run::evaluations::Selection, schedule::Shape};
-use turnwise_core::error::Error;
+pub use super::objectives::{Aggregation, ObjectiveName, Profile};
+pub use built_in::{about as known_about, names as known_names};
+pub(super) use check::not_of_layers;
+pub use resolve::{AuxiliarySettings, Given, LayerSettings, ResolvedRecipe, StepSettings};
+
+use super::{optimizer::Shape, run::evaluations::Selection};
+use turnwise_core::error::{Error, Result};
 
 /// Settings of a training run, as given in a recipe file or on the command line.
 ///
@@ -216,6 +213,50 @@ impl Recipe {
         let mut names = names.split('`').skip(1).step_by(2);
         let unknown = names.next()?;
         Some(Error::unknown_name("setting", unknown, names))
+    }
+}
+
+/// A benchmark task with its data, for example `sr:select.txt`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct DevTask {
+    /// Name of the task, one of [`DevTask::KNOWN`].
+    pub task: String,
+    /// Path of the task's data.
+    pub data: PathBuf,
+}
+
+impl DevTask {
+    /// Names of all supported tasks.
+    pub const KNOWN: [&str; 4] = ["sr", "dsts", "response", "dialogues"];
+}
+
+impl FromStr for DevTask {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        let Some((task, data)) = text.split_once(':').filter(|(_, data)| !data.is_empty()) else {
+            return Err(Error::input(format!("`{text}` is not a task with its data (TASK:PATH)"))
+                .with_hint("for example: dialogues:labeled.jsonl or sr:select.txt"));
+        };
+        match DevTask::KNOWN.contains(&task) {
+            true => Ok(DevTask { task: task.to_owned(), data: data.into() }),
+            false => Err(Error::unknown_name("task", task, DevTask::KNOWN)),
+        }
+    }
+}
+
+impl TryFrom<String> for DevTask {
+    type Error = Error;
+
+    fn try_from(text: String) -> Result<Self> {
+        text.parse()
+    }
+}
+
+impl From<DevTask> for String {
+    fn from(task: DevTask) -> String {
+        format!("{}:{}", task.task, task.data.display())
     }
 }
 

@@ -4,8 +4,8 @@ use super::{Aggregation, ObjectiveName, Profile, Recipe, check};
 use crate::{
     objectives::{Auxiliary, MultiTask, Objective, ObjectiveBuilder, Setup, definition::StepTraining},
     optimizer,
+    optimizer::Schedule,
     run::evaluations::Selection,
-    schedule::Schedule,
     trainer::Plan,
 };
 use turnwise_core::error::{Error, Result};

@@ -12,10 +12,10 @@ use super::{
     device,
     gradients::Gradients,
     model::{DropoutConfig, Packed, Parameter, Trainable},
-    objectives::{Location, Objective, means},
+    objectives::{Objective, TurnLocation, means},
+    optimizer::Schedule,
     optimizer::{self, AdamW},
     order::Order,
-    schedule::Schedule,
 };
 use devices::{Devices, differentiate};
 use turnwise_core::{
@@ -168,7 +168,7 @@ impl<'a> Trainer<'a> {
     }
 
     /// Returns a range of the examples of a step, each with its random number generator.
-    fn examples(&mut self, step: u64, range: Range<usize>) -> Vec<(Location, Random)> {
+    fn examples(&mut self, step: u64, range: Range<usize>) -> Vec<(TurnLocation, Random)> {
         let first = step * self.plan.batch as u64;
         range.map(|n| self.order.at(first + n as u64)).collect()
     }

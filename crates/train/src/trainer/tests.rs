@@ -9,7 +9,7 @@ use crate::{
     objectives::{
         Aggregation, Dial2vec, DialogueCse, Matching, Mlm, Relevance, ResponseSelection, RolePosition, SimCse,
     },
-    schedule,
+    optimizer,
 };
 use turnwise_encoder::{Network, testing::small_shape};
 
@@ -37,7 +37,7 @@ fn plan(dropout: f32, parts: usize) -> Plan {
         batch: 8,
         parts,
         rate: 2e-3,
-        schedule: Schedule { shape: schedule::Shape::Linear, warm_up: 2, steps: 40 },
+        schedule: Schedule { shape: optimizer::Shape::Linear, warm_up: 2, steps: 40 },
         optimizer: optimizer::Settings::default(),
         clip: Some(1.0),
         dropout,

@@ -1,7 +1,7 @@
 //! `turnwise bench ann`: measures recall against speed of vector graphs.
 
-use super::speeds;
-use crate::cli::{args::AnnArgs, prelude::*, watching::StepProgress};
+use super::table;
+use crate::cli::{args::AnnArgs, prelude::*, progress::StepProgress};
 use turnwise_encoder::Vectors;
 use turnwise_eval::{
     ann::{Measured, Setting, Source, Sweep, draw_queries, measure, nonzero},
@@ -79,11 +79,11 @@ fn vectors(args: &AnnArgs, root: &Path) -> Result<(Vectors, String, String)> {
 
 fn write(measured: &Measured, out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "{BOLD}recall and speed{BOLD:#} {}", measured.data)?;
-    writeln!(out, "{DIM}{}{DIM:#}\n", speeds::sizes(measured))?;
+    writeln!(out, "{DIM}{}{DIM:#}\n", table::sizes(measured))?;
     for graph in &measured.graphs {
         writeln!(out, "{BOLD}{}{BOLD:#}", graph.name())?;
-        writeln!(out, "{DIM}{}{DIM:#}", speeds::built(graph, measured.threads))?;
-        writeln!(out, "{BOLD}{:>13} {:>7}  {}{BOLD:#}", "ef", "recall", speeds::row(speeds::NAMES))?;
+        writeln!(out, "{DIM}{}{DIM:#}", table::built(graph, measured.threads))?;
+        writeln!(out, "{BOLD}{:>13} {:>7}  {}{BOLD:#}", "ef", "recall", table::row(table::NAMES))?;
         graph.settings.iter().try_for_each(|setting| row(out, &setting.ef.to_string(), setting))?;
         row(out, "exact search", &measured.exact)?;
         writeln!(out)?;
@@ -92,6 +92,6 @@ fn write(measured: &Measured, out: &mut dyn Write) -> io::Result<()> {
 }
 
 fn row(out: &mut dyn Write, name: &str, setting: &Setting) -> io::Result<()> {
-    let cells = speeds::cells(setting.qps, setting.qps_all, &setting.latency);
-    writeln!(out, "{name:>13} {:>7.4}  {}", setting.recall, speeds::row(cells))
+    let cells = table::cells(setting.qps, setting.qps_all, &setting.latency);
+    writeln!(out, "{name:>13} {:>7.4}  {}", setting.recall, table::row(cells))
 }

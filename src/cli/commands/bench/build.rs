@@ -4,7 +4,7 @@ use super::{each_dialogue, rankers};
 use crate::cli::{
     args::{BuildCommand, EncoderArgs, InputArgs, LabelArg, ReadArgs, SentencesArgs, TokenArgs},
     prelude::*,
-    watching::StepProgress,
+    progress::StepProgress,
 };
 use turnwise_core::random::Random;
 use turnwise_corpus::output::Output;
@@ -21,12 +21,12 @@ use turnwise_eval::{
 pub(super) fn run(command: &BuildCommand, context: &Context<'_>) -> Result<()> {
     let seed = context.settings.seed;
     match command {
-        BuildCommand::Sr { labelled, output, candidate_selection, terms } => {
-            write_retrieval_set(labelled, *candidate_selection, *terms, output, context)
+        BuildCommand::Sr { labeled, output, candidate_selection, terms } => {
+            write_retrieval_set(labeled, *candidate_selection, *terms, output, context)
         }
-        BuildCommand::Dsts { labelled, output, pair_sources, pairs, rankers, encoder, tokens } => {
+        BuildCommand::Dsts { labeled, output, pair_sources, pairs, rankers, encoder, tokens } => {
             let wanted = Pairs { rankers, pairs: *pairs, encoder, tokens };
-            write_pairs_to_score(labelled, &wanted, output, pair_sources.as_deref(), context)
+            write_pairs_to_score(labeled, &wanted, output, pair_sources.as_deref(), context)
         }
         BuildCommand::Dialogues { input, output, paper } => {
             write_dialogue_set(input, output, *paper, context)
@@ -66,8 +66,8 @@ fn sentences(args: &SentencesArgs, context: &Context<'_>) -> Result<Vec<Sentence
     let by_act = args.label == LabelArg::Act;
     let mut sentences: Vec<Sentence> = if args.read.from.is_none() && !by_act && data::is_labeled(&args.path)
     {
-        let labelled = data::labeled(&args.path)?.into_iter();
-        labelled.map(|(text, intent)| Sentence { text, intent: Some(intent) }).collect()
+        let labeled = data::labeled(&args.path)?.into_iter();
+        labeled.map(|(text, intent)| Sentence { text, intent: Some(intent) }).collect()
     } else {
         let dialogues = all_dialogues(std::slice::from_ref(&args.path), &args.read, context)?;
         let turns = || dialogues.iter().flat_map(|d| &d.turns).filter(|turn| !turn.text.trim().is_empty());
@@ -96,17 +96,17 @@ fn sentences(args: &SentencesArgs, context: &Context<'_>) -> Result<Vec<Sentence
 }
 
 fn write_retrieval_set(
-    labelled: &SentencesArgs,
+    labeled: &SentencesArgs,
     selection: CandidateSelection,
     terms: Terms,
     output: &Path,
     context: &Context<'_>,
 ) -> Result<()> {
     let (with, without): (Vec<Sentence>, Vec<Sentence>) =
-        sentences(labelled, context)?.into_iter().partition(|sentence| sentence.intent.is_some());
+        sentences(labeled, context)?.into_iter().partition(|sentence| sentence.intent.is_some());
     if !without.is_empty() {
         let what = counted(without.len() as u64, "sentence");
-        let label = match labelled.label {
+        let label = match labeled.label {
             LabelArg::Intent => "an intent",
             LabelArg::Act => "exactly one dialogue act",
         };
@@ -134,13 +134,13 @@ struct Pairs<'a> {
 }
 
 fn write_pairs_to_score(
-    labelled: &SentencesArgs,
+    labeled: &SentencesArgs,
     wanted: &Pairs<'_>,
     output: &Path,
     pair_sources: Option<&Path>,
     context: &Context<'_>,
 ) -> Result<()> {
-    let sentences = sentences(labelled, context)?;
+    let sentences = sentences(labeled, context)?;
     let progress = StepProgress::new(context.printer);
     let mut drawing = Drawing::new(&sentences, wanted.rankers.len(), wanted.pairs, context.settings.seed)?;
     let options = rankers::RankerOptions {

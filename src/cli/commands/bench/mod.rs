@@ -7,7 +7,6 @@ mod rankers;
 mod recipes;
 mod report;
 mod smoke;
-mod speeds;
 mod table;
 mod throughput;
 
@@ -17,8 +16,8 @@ use super::convert::each_dialogue;
 use crate::cli::{
     args::{BenchCommand, ReadArgs, RunArgs},
     prelude::*,
+    progress::StepProgress,
     settings::Origin,
-    watching::StepProgress,
 };
 use rankers::RankerOptions;
 use turnwise_corpus::output::Output;

@@ -20,7 +20,7 @@ const KNOWN: [&str; 10] =
 type Change = fn(&mut Overrides);
 /// Suffixes of a model's name, such as `+cls`, with their effects on the options. `+last-N` is parsed separately.
 const SUFFIXES: [(&str, Change); 8] = [
-    ("centre", |o| o.postprocess = Postprocess::Centered),
+    ("center", |o| o.postprocess = Postprocess::Centered),
     ("white", |o| o.postprocess = Postprocess::Whitened),
     ("utterances", |o| o.mode = Some(DialogueMode::Utterances)),
     ("interlocutors", |o| o.pooling = Some(DialoguePooling::Interlocutors)),
@@ -49,6 +49,8 @@ impl Overrides {
         let (mut name, mut suffixes) = (spec, Vec::new());
         let mut overrides = Overrides::default();
         while let Some((rest, last)) = name.rsplit_once('+') {
+            // The suffix had a different spelling in earlier versions.
+            let last = if last == "centre" { "center" } else { last };
             let turns = last.strip_prefix("last-").and_then(|n| n.parse().ok()).filter(|n| *n > 0);
             if turns.is_some() {
                 overrides.last_turns = turns;

@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Instant};
 
 use rayon::prelude::*;
 
-use super::speeds;
+use super::table;
 use crate::cli::{
     args::ThroughputArgs,
     commands::{self, best_model::Model, encode, index, ingest::ingest_silently},
@@ -213,16 +213,16 @@ pub(super) fn write(throughput: &Throughput, out: &mut dyn Write) -> io::Result<
     writeln!(out, "{BOLD}throughput{BOLD:#} {}", throughput.subject())?;
     let (dialogues, turns) = (counted(throughput.dialogues, "dialogue"), counted(throughput.turns, "turn"));
     let Throughput { encoder, threads, .. } = throughput;
-    let size = speeds::megabytes(throughput.bytes);
+    let size = table::megabytes(throughput.bytes);
     writeln!(out, "{DIM}{dialogues}, {turns}, {size}; {encoder}; {threads} threads{DIM:#}\n")?;
     for pace in &throughput.steps {
         let Pace { step, unit, seconds, .. } = pace;
         let (count, rate) = (grouped(pace.count), grouped(pace.a_second() as u64));
         writeln!(out, "{step:<14}  {count:>9} {unit:<7}  {seconds:>8.2} s  {rate:>9}/s")?;
     }
-    writeln!(out, "\n{BOLD}{:<14}  {}{BOLD:#}", "searches", speeds::row(speeds::NAMES))?;
+    writeln!(out, "\n{BOLD}{:<14}  {}{BOLD:#}", "searches", table::row(table::NAMES))?;
     for Searches { mode, qps, qps_all, latency, .. } in &throughput.searches {
-        writeln!(out, "{mode:<14}  {}", speeds::row(speeds::cells(*qps, *qps_all, latency)))?;
+        writeln!(out, "{mode:<14}  {}", table::row(table::cells(*qps, *qps_all, latency)))?;
     }
     Ok(())
 }

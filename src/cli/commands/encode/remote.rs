@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::{Before, Choice};
-use crate::cli::{args::EncodeArgs, encoders, prelude::*, watching::TaskProgress};
+use crate::cli::{args::EncodeArgs, encoders, prelude::*, progress::TaskProgress};
 use turnwise_encoder::Encoder;
 use turnwise_index::vectors::Recipe;
 use turnwise_milvus::{MilvusWriter, Target, Walk};

@@ -1,7 +1,7 @@
 //! `turnwise encode --shard` encodes one part of a corpus; `--assemble` collects the vectors of all parts.
 
 use super::{Before, Choice};
-use crate::cli::{args::EncodeArgs, commands, encoders::Open, prelude::*, watching::TaskProgress};
+use crate::cli::{args::EncodeArgs, commands, encoders::Open, prelude::*, progress::TaskProgress};
 use turnwise_index::vectors::Kind;
 use turnwise_shards::{
     assemble::{self, Assembled},

@@ -1,7 +1,7 @@
 //! `turnwise index compact`: removes deleted data from the disk. `turnwise delete --purge` also does this.
 
 use super::progress;
-use crate::cli::{prelude::*, watching::StepProgress};
+use crate::cli::{prelude::*, progress::StepProgress};
 use turnwise_core::files;
 use turnwise_index::{
     dense,

@@ -1,6 +1,6 @@
 //! `turnwise model pull`: downloads a model.
 
-use crate::cli::{args::PullArgs, commands::model::checked, models, prelude::*, printer::Printer};
+use crate::cli::{args::PullArgs, commands::model::checked, encoders, prelude::*, printer::Printer};
 use turnwise_encoder::hub::{
     Known, Source, Spec,
     pull::{self, Progress, Route},
@@ -44,7 +44,7 @@ pub(in crate::cli::commands) fn fetch(name: &str, context: &Context<'_>) -> Resu
 
 fn download(spec: &Spec, route: Route, context: &Context<'_>) -> Result<pull::Pulled> {
     let mut progress = StepProgress { printer: context.printer, progress: None };
-    pull::pull(spec, route, &models::hub(), &context.places(), &mut progress)
+    pull::pull(spec, route, &encoders::hub(), &context.places(), &mut progress)
 }
 
 fn no_such(name: &str) -> Error {

@@ -22,11 +22,11 @@ struct Shown<'a> {
 }
 
 pub(super) fn run(args: &TuneArgs, context: &Context<'_>) -> Result<()> {
-    let Some(file) = &args.labelled else { return forget(context) };
-    let labelled = read(file)?;
-    let requests: Vec<&SearchRequest> = labelled.iter().map(|l| &l.request).collect();
+    let Some(file) = &args.labeled else { return forget(context) };
+    let labeled = read(file)?;
+    let requests: Vec<&SearchRequest> = labeled.iter().map(|l| &l.request).collect();
     let searcher = super::open(&requests, context)?;
-    let tuned = searcher.tune(&labelled)?;
+    let tuned = searcher.tune(&labeled)?;
     let root = searcher.embedded("tuning the search")?.root();
     if let Some(first) = tuned.unknown.first() {
         let (ids, root) = (counted(tuned.unknown.len() as u64, "relevant id"), root.display());
@@ -83,13 +83,13 @@ fn read(file: &Path) -> Result<Vec<LabeledQuery>> {
                 r##"a line looks like {"query": "where is my refund", "relevant": ["billing-001#3"]}"##,
             )
         };
-        all.push(labelled(&line).map_err(wrong)?);
+        all.push(labeled(&line).map_err(wrong)?);
     }
     Ok(all)
 }
 
 /// Parses a line: a JSON request with the ids of its relevant results (`relevant`). A field `id` is ignored.
-fn labelled(line: &str) -> std::result::Result<LabeledQuery, String> {
+fn labeled(line: &str) -> std::result::Result<LabeledQuery, String> {
     let mut fields: Map<String, Value> = serde_json::from_str(line).map_err(|e| e.to_string())?;
     fields.remove("id");
     let relevant = fields.remove("relevant").ok_or("`relevant` is missing")?;

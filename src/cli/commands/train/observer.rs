@@ -2,7 +2,7 @@
 
 use std::sync::{Mutex, Once, PoisonError};
 
-use crate::cli::{printer::Printer, progress::ProgressBar, signals, watching::names_of_rank_step};
+use crate::cli::{printer::Printer, progress::ProgressBar, progress::names_of_rank_step, signals};
 use turnwise_memory as memory;
 use turnwise_train::run::{Progress, RunObserver, Stage};
 

@@ -36,7 +36,11 @@ fn dialogues() -> Vec<Vec<TurnTokens>> {
     (0..6).map(|n| dialogue(n, 3 + n)).collect()
 }
 
-fn examples(objective: &dyn Objective, data: &TrainingSet, locations: &[usize]) -> Vec<(Location, Random)> {
+fn examples(
+    objective: &dyn Objective,
+    data: &TrainingSet,
+    locations: &[usize],
+) -> Vec<(TurnLocation, Random)> {
     let all = objective.examples(data).unwrap();
     locations.iter().map(|n| (all[*n], Random::new(5, *n as u64))).collect()
 }
@@ -363,12 +367,12 @@ fn a_negative_never_has_the_text_of_the_response() {
     let repeated: Vec<TurnTokens> = (0..200).map(|_| turn(10)).chain([turn(11)]).collect();
     let data = of(vec![vec![turn(10), turn(12)], repeated]);
     let objective = DialogueCse::new(Aggregation::I2, WIDTH, 7, &Device::Cpu).unwrap();
-    let prepared = objective.prepare(&data, &mut [(Location::default(), Random::new(1, 1))]).unwrap();
+    let prepared = objective.prepare(&data, &mut [(TurnLocation::default(), Random::new(1, 1))]).unwrap();
     // One context turn, the response, and nine negatives.
     assert_eq!(prepared.packed.sequences[1].ids, [1, 10, 2]);
     assert!(prepared.packed.sequences[2..].iter().all(|negative| negative.ids == [1, 11, 2]));
     let same = of(vec![vec![turn(10); 2], vec![turn(10); 2]]);
-    assert!(objective.prepare(&same, &mut [(Location::default(), Random::new(1, 1))]).is_err());
+    assert!(objective.prepare(&same, &mut [(TurnLocation::default(), Random::new(1, 1))]).is_err());
 }
 
 #[test]
@@ -376,7 +380,7 @@ fn the_context_is_the_nearest_turns_on_both_sides() {
     let data = data();
     let objective = DialogueCse::new(Aggregation::I2, WIDTH, 7, &Device::Cpu).unwrap();
     // The third turn of the last dialogue: two turns before it and one after it.
-    let location = Location { dialogue: 5, turn: 2 };
+    let location = TurnLocation { dialogue: 5, turn: 2 };
     let prepared = objective.prepare(&data, &mut [(location, Random::new(1, 1))]).unwrap();
     let turn = |t: usize| data.utterance(&dialogues()[5][t].ids, 50);
     let got = &prepared.packed.sequences;

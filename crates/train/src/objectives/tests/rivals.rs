@@ -26,7 +26,8 @@ fn responses_and_siamese_networks_equal_their_formulas() {
         let biases = objective.heads.iter().filter(|head| head.name.ends_with("0.bias"));
         biases.for_each(|bias| bias.set(vec![1.0; WIDTH]).unwrap());
         (objective.temperature, objective.context) = (0.5, 2);
-        let locations = [(4, 1), (5, 1), (5, 4), (2, 3)].map(|(dialogue, turn)| Location { dialogue, turn });
+        let locations =
+            [(4, 1), (5, 1), (5, 4), (2, 3)].map(|(dialogue, turn)| TurnLocation { dialogue, turn });
         let mut drawn = locations.map(|location| (location, Random::new(1, 1)));
         let prepared = objective.prepare(&data, &mut drawn).unwrap();
         let packed = &prepared.packed;

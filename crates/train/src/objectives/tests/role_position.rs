@@ -9,7 +9,7 @@ fn role_position_equals_its_formula() {
     let objective = RolePosition::new(&model, &data, 16, 3).unwrap();
     // The prototypes come from all turns of the dialogues.
     let all = objective.examples(&data).unwrap();
-    let mut every: Vec<(Location, Random)> =
+    let mut every: Vec<(TurnLocation, Random)> =
         all.iter().map(|location| (*location, Random::new(1, 1))).collect();
     let whole = objective.prepare(&data, &mut every).unwrap();
     let now = rows(&model.states(&whole.packed, None).unwrap());
@@ -19,7 +19,7 @@ fn role_position_equals_its_formula() {
     };
     let vectors: Vec<Vec<f64>> = (0..all.len()).map(|n| unit(&mean(&now[whole.packed.rows(n)]))).collect();
     // Positions: first, second, last, second to last, middle. The second role has the next five classes.
-    let of = |location: &Location| {
+    let of = |location: &TurnLocation| {
         let turns = data.dialogue(location.dialogue).unwrap().len() as u32;
         let at = match location.turn {
             turn @ (0 | 1) => turn,

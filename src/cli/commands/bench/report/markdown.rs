@@ -7,10 +7,7 @@ use super::{
     throughput_source,
 };
 use crate::cli::{
-    commands::bench::{
-        speeds,
-        table::{cell, shown},
-    },
+    commands::bench::table::{self, cell, shown},
     printer::grouped,
 };
 use turnwise_eval::{
@@ -111,12 +108,12 @@ fn of_results(text: &mut String, results: &[Done]) {
 
 fn of_graphs(text: &mut String, measured: &ann::Measured) {
     let ann::Measured { data, turnwise, machine, .. } = measured;
-    let sizes = speeds::sizes(measured);
+    let sizes = table::sizes(measured);
     let _ = write!(text, "\n## Recall and speed: {data}\n\n{sizes}; turnwise {turnwise}, {machine}.\n\n");
-    let names = speeds::NAMES.join(" | ");
+    let names = table::NAMES.join(" | ");
     let _ = writeln!(text, "| graph | ef | recall | {names} |\n|---|{}", "---:|".repeat(7));
     let mut row = |name: &str, ef: String, setting: &ann::Setting| {
-        let cells = speeds::cells(setting.qps, setting.qps_all, &setting.latency);
+        let cells = table::cells(setting.qps, setting.qps_all, &setting.latency);
         let _ = writeln!(text, "| {name} | {ef} | {:.4} | {} |", setting.recall, cells.join(" | "));
     };
     row("exact search", "–".to_owned(), &measured.exact);
@@ -124,7 +121,7 @@ fn of_graphs(text: &mut String, measured: &ann::Measured) {
         graph.settings.iter().for_each(|setting| row(&graph.name(), setting.ef.to_string(), setting));
     }
     for graph in &measured.graphs {
-        let _ = write!(text, "\n{}: {}.\n", graph.name(), speeds::built(graph, measured.threads));
+        let _ = write!(text, "\n{}: {}.\n", graph.name(), table::built(graph, measured.threads));
     }
 }
 
@@ -138,9 +135,9 @@ fn of_throughput(text: &mut String, throughput: &Throughput) {
         let (count, rate) = (grouped(pace.count), grouped(pace.a_second() as u64));
         let _ = writeln!(text, "| {} | {count} {} | {:.2} | {rate} |", pace.step, pace.unit, pace.seconds);
     }
-    let _ = writeln!(text, "\n| searches | {} |\n|---|{}", speeds::NAMES.join(" | "), "---:|".repeat(5));
+    let _ = writeln!(text, "\n| searches | {} |\n|---|{}", table::NAMES.join(" | "), "---:|".repeat(5));
     for searches in &throughput.searches {
-        let cells = speeds::cells(searches.qps, searches.qps_all, &searches.latency);
+        let cells = table::cells(searches.qps, searches.qps_all, &searches.latency);
         let _ = writeln!(text, "| {} | {} |", searches.mode, cells.join(" | "));
     }
 }

@@ -5,7 +5,7 @@ mod page;
 
 use super::{
     recipes::summary,
-    speeds::megabytes,
+    table::megabytes,
     table::{measures, shown},
 };
 use crate::cli::prelude::*;

@@ -7,10 +7,7 @@ use super::{
     throughput_source,
 };
 use crate::cli::{
-    commands::bench::{
-        speeds,
-        table::{cell, shown},
-    },
+    commands::bench::table::{self, cell, shown},
     printer::grouped,
 };
 use turnwise_eval::{
@@ -195,7 +192,7 @@ fn of_space(text: &mut String, results: &[&Done]) {
 }
 
 fn of_graphs(text: &mut String, measured: &ann::Measured) {
-    let (data, sizes) = (plain(&measured.data), speeds::sizes(measured));
+    let (data, sizes) = (plain(&measured.data), table::sizes(measured));
     let (turnwise, machine) = (plain(&measured.turnwise), plain(&measured.machine));
     let _ = write!(
         text,
@@ -221,19 +218,19 @@ fn of_graphs(text: &mut String, measured: &ann::Measured) {
     }
     *text += "</table></div>\n";
     for graph in &measured.graphs {
-        let built = speeds::built(graph, measured.threads);
+        let built = table::built(graph, measured.threads);
         let _ = writeln!(text, "<p class=\"dim\">{}: {}.</p>", plain(&graph.name()), plain(&built));
     }
 }
 
 /// Renders the header of a table of speeds. `own` is the header of the columns before the speeds.
 fn speed_table(own: &str) -> String {
-    let names = speeds::NAMES.map(|name| format!("<th class=\"n\">{name}</th>")).concat();
+    let names = table::NAMES.map(|name| format!("<th class=\"n\">{name}</th>")).concat();
     format!("<div class=\"scroll\"><table>\n<tr>{own}{names}</tr>\n")
 }
 
 fn speed_cells(qps: f64, qps_all: f64, latency: &Latency) -> String {
-    speeds::cells(qps, qps_all, latency).map(|cell| format!("<td class=\"n\">{cell}</td>")).concat()
+    table::cells(qps, qps_all, latency).map(|cell| format!("<td class=\"n\">{cell}</td>")).concat()
 }
 
 fn of_throughput(text: &mut String, throughput: &Throughput) {

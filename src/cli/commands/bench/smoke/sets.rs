@@ -59,7 +59,7 @@ impl Sets {
             sentences: Some(SENTENCES),
         };
         let sr = |name: &str, candidate_selection| BuildCommand::Sr {
-            labelled: sentences(),
+            labeled: sentences(),
             output: self.path(name),
             candidate_selection,
             terms: Terms::default(),
@@ -69,7 +69,7 @@ impl Sets {
             sr("select.txt", CandidateSelection::Text),
             sr("released.txt", CandidateSelection::Released),
             BuildCommand::Dsts {
-                labelled: sentences(),
+                labeled: sentences(),
                 output: self.path("to-score.tsv"),
                 pair_sources: Some(self.path("to-score.key.tsv")),
                 pairs: PAIRS,

@@ -33,7 +33,7 @@ pub(super) fn tasks(smoke: &mut Smoke, set: &Sets, model: bool, context: &Contex
         (
             RELEASED,
             TaskSpec::Sr(SemanticRetrieval { data: set.path("released.txt"), build: None }),
-            with(&["tfidf-svd:32"], &["model+centre"]),
+            with(&["tfidf-svd:32"], &["model+center"]),
         ),
         (
             "similarity",
