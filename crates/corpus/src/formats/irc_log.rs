@@ -57,7 +57,8 @@ fn message(rest: &str) -> Option<Message<'_>> {
     (!nick.is_empty()).then(|| Message { nick, text: text.trim(), act })
 }
 
-/// Parses `[03:41]` or `[03:41:07]` at the start of a line. Returns the minutes since midnight and the rest of the line.
+/// Parses a time such as `[03:41]` or `[03:41:07]` at the start of a line. Returns the minutes since midnight and the
+/// rest of the line.
 fn clock(line: &str) -> Option<(i64, &str)> {
     let (clock, rest) = line.strip_prefix('[')?.split_once(']')?;
     let mut parts = clock.split(':').map(|part| part.parse::<u8>().ok());
@@ -74,8 +75,8 @@ const HOUR: i64 = 60;
 
 /// Converter from the times in a log to minutes that increase across midnight.
 ///
-/// The #ubuntu logs up to 2007 have a 12-hour clock without AM or PM. In such a log, `01:00` after `12:59` is one minute
-/// later, not half a day earlier.
+/// The #ubuntu logs up to 2007 have a 12-hour clock without AM or PM. In such a log, `01:00` after `12:59` is one
+/// minute later, not half a day earlier.
 #[derive(Debug, Default)]
 pub(super) struct Clock {
     last: Option<i64>,
