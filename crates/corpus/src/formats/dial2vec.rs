@@ -2,9 +2,9 @@
 //!
 //! - `preprocess_session_SET.txt`, the source data: one utterance per line, `session ⇥ role ⇥ text ⇥ topics`. The
 //!   lines of a session are consecutive. Topics are separated by `|`.
-//! - `train.tsv`, the training data: `roles ⇥ samples ⇥ 0`. Samples are separated by `|`. The utterances of a sample are
-//!   separated by `#`. The first sample is the dialogue. In the other samples, the utterances of one speaker are random. These
-//!   samples are ignored. Ten consecutive lines contain the same dialogue, which is read only once.
+//! - `train.tsv`, the training data: `roles ⇥ samples ⇥ 0`. Samples are separated by `|`. The utterances of a sample
+//!   are separated by `#`. The first sample is the dialogue. In the other samples, the utterances of one speaker are
+//!   random. These samples are ignored. Ten consecutive lines contain the same dialogue, which is read only once.
 //! - `clustering_dev.tsv` and `clustering_test.tsv`: `roles ⇥ samples ⇥ topic`. All samples of a line are equal.
 //!   The topic is a number and becomes the domain of the dialogue.
 //!

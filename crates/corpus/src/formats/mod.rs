@@ -90,8 +90,8 @@ pub enum Fit {
 pub enum Problem {
     /// One record is invalid. Reading continues.
     Record(Reject),
-    /// The rest of a file cannot be read, because it is truncated, damaged or in a different format. No more dialogues of
-    /// that file follow. Dialogues from other files of the same folder may follow.
+    /// The rest of a file cannot be read, because the file is truncated, damaged or in a different format. No more
+    /// dialogues of this file follow. Dialogues from other files of the same folder can follow.
     File(Reject),
 }
 

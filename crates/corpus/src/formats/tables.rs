@@ -15,7 +15,8 @@ pub(super) fn text<'a>(row: &Row<'a>, at: usize) -> Result<&'a str, RecordError>
         .map_err(|e| format!("invalid UTF-8 at byte {} of column {}", e.valid_up_to() + 1, at + 1).into())
 }
 
-/// Returns the cells of the first row. Returns `None` if there is no row, a quote is not closed, or a cell is not UTF-8.
+/// Returns the cells of the first row. Returns `None` if there is no row, if a quote is not closed, or if a cell is not
+/// UTF-8.
 pub(super) fn first_row(beginning: &str, dialect: Dialect) -> Option<Vec<String>> {
     let mut rows = Rows::new(beginning.as_bytes(), dialect, beginning.len().max(1));
     let row = rows.next_row()?.ok()?;

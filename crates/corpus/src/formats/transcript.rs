@@ -3,13 +3,13 @@
 //! - A blank line or a rule (`---`, `===`) ends a dialogue. `=== Title ===` also sets the title of the next dialogue.
 //! - If a file starts with single turns of several speakers, separated by blank lines, then blank lines are ignored.
 //!   In such a file, a dialogue ends only at a rule, or at a `#` line after a blank line.
-//! - A line can start with a time. `[2026-03-02 09:14]` becomes the time of the turn, in UTC. `[00:12]` has no date, so it
+//! - A line can start with a time. `[2026-03-02 09:14]` becomes the time of the turn, in UTC. `[00:12]` has no date and
 //!   becomes the metadata `at` of the turn.
 //! - A line without a speaker, or an indented line, continues the previous turn.
 //! - The first `#` line (or line without a speaker) before a dialogue is its title. Other `#` lines become the
 //!   metadata `comments` of the dialogue.
-//! - The role of a speaker is recognized from a common name, such as `Customer`, `Agent 2` or `Support (Ana)`. All other
-//!   speakers are participants.
+//! - The role of a speaker is recognized from a common role name, as in `Customer`, `Agent 2` or `Support (Ana)`. All
+//!   other speakers are participants.
 
 use std::collections::BTreeSet;
 
@@ -373,8 +373,8 @@ fn is_clock(text: &str) -> bool {
     first && (1..=2).contains(&rest.len()) && rest.iter().all(|p| digits(p, 2..=2)) && digits(fraction, 1..=6)
 }
 
-/// Maps a role name to a role. Ignores a number or a text in brackets after the role name, as in `Agent 2` or `Support
-/// (Ana)`. Returns `None` for other names.
+/// Maps a role name to a role. A number or a text in brackets after the role name is ignored, as in `Support (Ana)`.
+/// Returns `None` for other names.
 fn known_role(name: &str) -> Option<Role> {
     let name = name.to_lowercase();
     let name = name.split(['(', '[']).next().unwrap_or_default();
