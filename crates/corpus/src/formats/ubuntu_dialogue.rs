@@ -4,8 +4,8 @@
 //!
 //! - The raw corpus has one file per chat, `dialogs/FOLDER/NUMBER.tsv`, with one message per line: time, from, to,
 //!   text.
-//! - Version 2 has tables with one sample per row. A training row is `Context,Utterance,Label`. The utterance follows the
-//!   context in the corpus (label 1) or is random (label 0). A validation or test row is
+//! - Version 2 has tables with one sample per row. A training row is `Context,Utterance,Label`. The utterance follows
+//!   the context in the corpus (label 1) or is random (label 0). A validation or test row is
 //!   `Context,Ground Truth Utterance,Distractor_0,…`.
 //!
 //! A row becomes a dialogue that consists of the context and the utterance. The label and the distractors (wrong

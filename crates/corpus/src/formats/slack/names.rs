@@ -150,7 +150,8 @@ impl Names {
     }
 }
 
-/// Calls `take` on each member of the JSON array in a file, with the line of the member. Errors are added to `problems`.
+/// Calls `take` on each member of the JSON array in a file, with the line of the member. Errors are added to
+/// `problems`.
 pub(super) fn read_entries<T: DeserializeOwned>(
     path: &Path,
     limit: usize,

@@ -22,7 +22,7 @@ impl Order {
     }
 }
 
-/// First line of a message. It starts with a date and a time, such as `[02/03/26, 09:14:05] ` or `02/03/2026, 09:14 - `.
+/// First line of a message. It starts with a date and a time, such as `[02/03/26, 09:14:05]` or `02/03/2026, 09:14 -`.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Header<'a> {
     /// The three numbers of the date, in the order in which they occur in the line.
@@ -217,7 +217,8 @@ pub(super) struct Content {
     /// The speaker. `None` for a notice.
     pub(super) speaker: Option<String>,
     pub(super) text: String,
-    /// `attached` if the message has a file that is part of the export, `omitted` if the file is not part of the export.
+    /// `attached` if the message has a file that is part of the export. `omitted` if the file is not part of the
+    /// export. `None` if the message has no file.
     pub(super) media: Option<&'static str>,
     pub(super) attachment: Option<String>,
     pub(super) deleted: bool,
