@@ -18,7 +18,7 @@ thread_local! {
     static CAUGHT: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Returns whether [`caught`] is running on this thread, so that it would catch a panic.
+/// Returns whether [`caught`] would catch a panic on this thread.
 pub fn panic_is_caught() -> bool {
     CAUGHT.get()
 }

@@ -42,7 +42,7 @@ impl DialogueId {
         &self.0
     }
 
-    /// Returns the 128-bit key of this id, which the tables of an index use instead of the text.
+    /// Returns the 128-bit key of this id. The tables of an index use this key instead of the text.
     pub fn key(&self) -> IdKey {
         IdKey::of(&self.0)
     }

@@ -23,8 +23,8 @@ pub fn bytes(n: u64) -> String {
     }
 }
 
-/// Formats a count with a noun, such as `1 turn` or `2 turns`. `one` is the singular of the noun. The plural is formed
-/// with `s`.
+/// Formats a count with a noun, such as `1 turn` or `2 turns`. `one` is the singular of the noun. The plural is `one`
+/// followed by `s`.
 pub fn counted(n: u64, one: &str) -> String {
     match n {
         1 => format!("1 {one}"),

@@ -39,7 +39,7 @@ impl Random {
 
     /// Returns a uniform random number in `0..end`. `end` must not be 0.
     pub fn below(&mut self, end: usize) -> usize {
-        // The upper 64 bits of the 128-bit product. The bias is at most end / 2^64.
+        // The result is the upper 64 bits of the 128-bit product. Its bias is at most end / 2^64.
         ((u128::from(self.bits()) * end as u128) >> 64) as usize
     }
 

@@ -100,7 +100,8 @@ pub fn normalize(text: &str, form: NormalForm) -> Cow<'_, str> {
 fn merge_turns(dialogue: &mut Dialogue) -> u64 {
     let before = dialogue.turns.len();
     dialogue.turns.dedup_by(|later, earlier| {
-        // Turns without speaker names are merged if they have the same role. Turns without a name and a role are not.
+        // Turns without speaker names are merged if they have the same role. Turns with neither a name nor a role are
+        // not merged.
         let same = later.speaker == earlier.speaker && later.role == earlier.role;
         if !same || (later.speaker.is_empty() && later.role.is_none()) {
             return false;

@@ -45,7 +45,7 @@ pub struct Dialogue {
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Turn {
-    /// Number of the turn, counted from 1. If omitted, the number of the previous turn plus 1.
+    /// Number of the turn, counted from 1. The default is the number of the previous turn plus 1.
     #[serde(default, skip_serializing_if = "is_unnumbered")]
     pub number: TurnNo,
     /// Name, nick or account of the speaker.
@@ -88,8 +88,8 @@ impl Turn {
         note(&mut self.metadata, key, value.into());
     }
 
-    /// Returns the common name of the turn's dialog acts, for example `inform` for `inform(area=north)`. Returns `None`
-    /// if the turn has no acts, if the acts have different names, or if the name is empty.
+    /// Returns the name that all dialog acts of the turn share, for example `inform` for `inform(area=north)`. Returns
+    /// `None` if the turn has no acts, if the acts have different names, or if the name is empty.
     pub fn single_act(&self) -> Option<&str> {
         let mut names = self.acts.iter().map(|act| act.split('(').next().unwrap_or_default().trim());
         let first = names.next().filter(|name| !name.is_empty())?;
@@ -220,7 +220,7 @@ pub enum Role {
     User,
     /// The party that answers: agent, assistant, bot, wizard.
     Agent,
-    /// The source of instructions and automatic notices, which is not a person.
+    /// The source of instructions and automatic notices. It is not a person.
     System,
     /// A person in a conversation without distinct roles.
     Participant,

@@ -279,8 +279,8 @@ impl<'a> Probe<'a> {
         self.text[..end].lines().filter(|line| !line.trim().is_empty())
     }
 
-    /// Returns the first value at nesting depth `depth` of a JSON document, after the path of keys to this value.
-    /// Returns `None` if the beginning of the document contains no complete value at this depth.
+    /// Returns the first value at nesting depth `depth` of a JSON document. The first item of the pair is the path of
+    /// keys to this value. Returns `None` if the beginning of the document contains no complete value at this depth.
     pub fn first_element(&self, depth: usize) -> Option<(Vec<String>, serde_json::Value)> {
         if !self.text.trim_start().starts_with(['[', '{']) {
             return None;

@@ -8,7 +8,7 @@ use std::io::{self, BufRead};
 /// One value of a JSON document, not yet parsed.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Element {
-    /// The path of keys to the value, outermost first. An array index is a key in decimal.
+    /// The path of keys to the value, outermost first. The key of an array element is its index in decimal.
     pub keys: Vec<String>,
     /// The line where the value starts, counted from 1.
     pub line: u64,

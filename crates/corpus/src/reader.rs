@@ -70,7 +70,7 @@ impl Problems {
 }
 
 impl Reader {
-    /// Finds the files to read in the given paths of files and folders.
+    /// Finds the files to read. `paths` are files and folders.
     pub fn plan(&self, paths: &[PathBuf]) -> Result<Plan> {
         // A column map applies only to tables, so it implies the format CSV.
         let format = match (self.format, &self.options.columns) {

@@ -19,7 +19,7 @@ impl Parts {
         self.0.iter().map(|(name, _)| name.as_str())
     }
 
-    /// Returns the index of the part to which a dialogue belongs. The parts are in the order of [`Parts::names`].
+    /// Returns the index of the part to which a dialogue belongs. The index refers to the order of [`Parts::names`].
     pub fn part_of(&self, id: &DialogueId, seed: u64) -> usize {
         let mut hasher = blake3::Hasher::new();
         hasher.update(&seed.to_le_bytes()).update(id.as_str().as_bytes());

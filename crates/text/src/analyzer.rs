@@ -50,8 +50,8 @@ impl Analyzer {
         tokens
     }
 
-    /// Returns the byte ranges where any of `terms` occurs in a text, in ascending order. `terms` must be terms of the
-    /// same analyzer. Overlapping and adjacent ranges are merged.
+    /// Returns the byte ranges where any of `terms` occurs in a text, in ascending order. `terms` must be terms from
+    /// the same analyzer. Overlapping and adjacent ranges are merged.
     pub fn ranges(&self, text: &str, terms: &[String]) -> Vec<Range<usize>> {
         let mut ranges: Vec<Range<usize>> = Vec::new();
         for token in self.analyze(text).into_iter().filter(|token| terms.contains(&token.term)) {

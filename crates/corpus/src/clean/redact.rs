@@ -45,7 +45,7 @@ static PHONES: LazyLock<Regex> = LazyLock::new(|| {
 /// Replaces personal data in a text with placeholders, and adds the number of replacements to `cleaned`.
 pub fn text<'t>(text: &'t str, cleaned: &mut Cleaned) -> Cow<'t, str> {
     let mut out = Cow::Borrowed(text);
-    // Fast path for most turns: without any of these characters, there is no match.
+    // Fast path for most turns: a text without any of these characters contains no match.
     if !text.bytes().any(|b| b.is_ascii_digit() || b == b'@' || b == b'[' || b == b'(') {
         return out;
     }

@@ -116,26 +116,26 @@ impl Filter {
         self.tests.len()
     }
 
-    /// Returns whether the condition with this index tests the dialogue id.
+    /// Returns whether the condition with index `test` tests the dialogue id.
     pub fn tests_id(&self, test: usize) -> bool {
         self.tests[test].field == Field::Id
     }
 
-    /// Returns the prefixes of the facts (encoded values) that the condition with this index tests. `whole` means that
-    /// the filter is evaluated on whole dialogues. The prefix for values from turns is then included.
+    /// Returns the prefixes of the facts (encoded values) that the condition with index `test` tests. `whole` means
+    /// that the filter is evaluated on whole dialogues. The prefix for values from turns is then included.
     pub fn fact_names(&self, test: usize, whole: bool) -> Vec<String> {
         let name = name(&self.tests[test].field);
         if whole { vec![format!("{OF_TURNS}{name}"), name] } else { vec![name] }
     }
 
-    /// Returns whether the condition with this index can be evaluated only on the stored dialogue, not on facts.
+    /// Returns whether the condition with index `test` can be evaluated only on the stored dialogue, not on facts.
     /// `whole` means that the filter is evaluated on whole dialogues.
     pub fn needs_record(&self, test: usize, whole: bool) -> bool {
         let field = &self.tests[test].field;
         *field == Field::Text || whole && !indexes_turn_values(field)
     }
 
-    /// Returns whether the value in a fact satisfies the condition with this index. `value` is the fact without its
+    /// Returns whether the value in a fact satisfies the condition with index `test`. `value` is the fact without its
     /// prefix. Returns `None` for the marker of a long text. The condition of `field!=x` is `field=x`, and
     /// [`Filter::decide`] negates the result.
     pub fn fact_matches(&self, test: usize, value: &str) -> Option<bool> {
@@ -147,13 +147,13 @@ impl Filter {
             Some('t') => TypedValue::Text(value),
             Some('n') => TypedValue::Number(value.parse().ok()?),
             Some('i') => TypedValue::Time(Time::parse(value)?),
-            // The fact belongs to a different metadata key that starts with this key.
+            // The fact belongs to a different metadata key that starts with the key of the condition.
             _ => return Some(false),
         };
         Some(self.tests[test].fits(found))
     }
 
-    /// Returns whether a dialogue id satisfies the condition with this index. The condition of `id!=x` is `id=x`, and
+    /// Returns whether a dialogue id satisfies the condition with index `test`. The condition of `id!=x` is `id=x`, and
     /// [`Filter::decide`] negates the result.
     pub fn id_matches(&self, test: usize, id: &str) -> bool {
         self.tests[test].fits(TypedValue::Text(id))

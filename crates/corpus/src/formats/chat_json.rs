@@ -21,15 +21,15 @@ fn shape(probe: &Probe<'_>) -> Shape {
     if probe.text.trim_start().starts_with('[') {
         return Shape::Array;
     }
-    // A line that is cut off can also end with one of these characters, but the first line is rarely cut off.
+    // A line that is cut off can also end with `{`, `[` or `,`, but the first line is rarely cut off.
     match probe.text.lines().map(str::trim).find(|line| !line.is_empty()) {
         Some(first) if first.starts_with('{') && first.ends_with(['{', '[', ',']) => Shape::Object,
         _ => Shape::Lines,
     }
 }
 
-/// Returns `Yes` if one of the first eight records has a list of turns. A list of turns has one of `keys`, and
-/// `is_turn` accepts its first item. If no record is complete, returns `Maybe` if the first 400 characters contain
+/// Returns `Yes` if one of the first eight records has a list of turns. Such a list is the value of a key in `keys`,
+/// and `is_turn` accepts its first item. If no record is complete, returns `Maybe` if the first 400 characters contain
 /// `start`, ignoring white space.
 pub(super) fn fit(probe: &Probe<'_>, keys: &[&str], is_turn: fn(&Value) -> bool, start: &str) -> Fit {
     const RECORDS: usize = 8;

@@ -166,7 +166,7 @@ mod tests {
   {"dataset": "cars", "data_split": "train", "dialogue_id": "cars-train-2", "domains": [], "turns": []}
 ]"#;
 
-    /// A record like those of DailyDialog, with acts without domain and slot, and with an emotion for each turn.
+    /// A record like those of DailyDialog. The acts have no domain and no slot, and each turn has an emotion.
     const CHITCHAT: &str = r#"[{"dataset": "dailydialog", "data_split": "test", "dialogue_id": "dailydialog-test-0", "original_id": "test-0",
   "domains": ["Work"], "turns": [
   {"speaker": "user", "utterance": "Busy?", "utt_idx": 0, "dialogue_acts": {"binary": [{"intent": "question", "domain": "", "slot": ""}], "categorical": [], "non-categorical": []}, "emotion": "no emotion"},

@@ -328,7 +328,7 @@ impl Columns {
     }
 }
 
-/// Reads the first row with each possible delimiter. Returns the results, the most likely first.
+/// Reads the first row with each possible delimiter. Returns all results, the most likely result first.
 ///
 /// A delimiter that splits each of the first 20 rows into the same number of columns (at least 2) is the most likely.
 /// Otherwise, more columns are more likely.

@@ -13,9 +13,9 @@ pub(super) static FORMAT: Format = Format {
     read,
 };
 
-/// Nesting depth of a dialogue in Doc2Dial. Its keys are `dial_data`, a domain, a document and an index.
+/// Nesting depth of a dialogue in Doc2Dial. The keys on the path are `dial_data`, a domain, a document and an index.
 const DEPTH: usize = 4;
-/// Nesting depth of a dialogue in MultiDoc2Dial. Its keys are `dial_data`, a domain and an index.
+/// Nesting depth of a dialogue in MultiDoc2Dial. The keys on the path are `dial_data`, a domain and an index.
 const MULTI_DEPTH: usize = 3;
 
 #[derive(Deserialize)]

@@ -95,7 +95,7 @@ impl Clock {
             if !self.is_24_hour && last >= 11 * HOUR && clock < 2 * HOUR {
                 self.passed += 12 * HOUR;
             } else if clock < last - HOUR {
-                // If the time is at most an hour earlier, the line is only out of order and not on the next day.
+                // The line is on the next day. If its time were at most an hour earlier, it would only be out of order.
                 self.passed += 24 * HOUR;
             }
         }

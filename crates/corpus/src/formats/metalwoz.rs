@@ -80,8 +80,8 @@ fn read(input: Input, options: &ReadOptions) -> Result<Dialogues> {
     }))
 }
 
-/// Returns the instructions for the user by task id. They are read from `tasks.txt` in the folder of `path` or in its
-/// parent folder. Returns an empty map if there is no such file.
+/// Returns the instructions for the user in each task, by task id. They are read from `tasks.txt` in the folder of
+/// `path` or in its parent folder. Returns an empty map if there is no such file.
 fn read_tasks(path: &Path) -> HashMap<String, String> {
     let Ok(path) = std::path::absolute(path) else {
         return HashMap::new();

@@ -79,7 +79,7 @@ pub enum Fit {
     No,
     /// The file belongs to a corpus in this format but contains no dialogues. An example is a list of ids.
     Companion,
-    /// The file can be read in this format, but it could also be in a different one.
+    /// The file can be read in this format, but it could also be in a different format.
     Maybe,
     /// The file has the keys or columns of this format.
     Yes,
@@ -127,7 +127,7 @@ pub struct Format {
     read: fn(Input, &ReadOptions) -> Result<Dialogues>,
 }
 
-/// Functions for folders, of a format that reads all files of a folder together.
+/// Functions of a format that reads folders. All files of a folder are read together.
 struct Folder {
     claims: fn(&Path) -> bool,
     read: fn(&Path, &ReadOptions) -> Result<Dialogues>,
@@ -237,7 +237,7 @@ mod tests {
     fn every_format_is_documented() {
         let page = include_str!("../../../../docs/formats.md");
         for name in all().iter().map(|f| f.name) {
-            // `dialoguecse-train`, `-select`, `-sts` share a row.
+            // `dialoguecse-train`, `dialoguecse-select` and `dialoguecse-sts` share a row of the page.
             let short = name.split_once('-').map(|(_, rest)| format!("`-{rest}`"));
             assert!(
                 page.contains(&format!("`{name}`")) || short.is_some_and(|s| page.contains(&s)),

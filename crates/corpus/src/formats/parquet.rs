@@ -25,13 +25,13 @@ use crate::formats::prelude::*;
 use crate::formats::{self, csv};
 use turnwise_core::error::caught;
 
-/// Reason in the error for a damaged file on which the Parquet library panics.
+/// Reason that is reported if the Parquet library panics on a damaged file.
 const INCONSISTENT: &str = "its parts are inconsistent";
 
 pub(super) static FORMAT: Format = Format {
     name: "parquet",
     about: "Parquet: one turn per row as in csv, or one dialogue per row with a list of turns as in jsonl, messages, sharegpt",
-    // `PAR1` are the magic bytes at the start of a Parquet file.
+    // `PAR1` is the magic number at the start of a Parquet file.
     sniff: |probe| if probe.text.starts_with("PAR1") { Fit::Yes } else { Fit::No },
     read,
 };

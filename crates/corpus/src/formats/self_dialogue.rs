@@ -17,7 +17,7 @@ pub(super) static FORMAT: Format = Format {
     read,
 };
 
-/// Name of the file with the ids of workers whose dialogues the authors of the corpus exclude.
+/// Name of the file with the ids of excluded workers. The authors of the corpus exclude the dialogues of these workers.
 const BLOCKED: &str = "blocked_workers.txt";
 
 fn sniff(probe: &Probe<'_>) -> Fit {

@@ -56,8 +56,8 @@ impl From<serde_json::Error> for RecordError {
     }
 }
 
-/// Formats a JSON error with the column, but without the line. The line of the error is counted within the record, so
-/// it is not a line of the file.
+/// Formats a JSON error with the column, but without the line. The line number in the error counts from the start of
+/// the record, not of the file.
 pub(crate) fn json_reason(e: &serde_json::Error) -> String {
     use serde_json::error::Category::{Eof, Syntax};
     let text = e.to_string();
@@ -148,7 +148,7 @@ pub(crate) fn line_problem(path: &str, e: LineError) -> Problem {
     }
 }
 
-/// Creates a problem that reports a file that cannot be read further.
+/// Creates a problem for a file that cannot be read to its end.
 pub(crate) fn file_problem(path: &str, line: Option<u64>, reason: impl Into<String>) -> Problem {
     Problem::File(Reject { path: path.to_owned(), line, id: None, reason: reason.into() })
 }
@@ -161,7 +161,7 @@ pub(crate) fn too_long(bytes: u64, limit: usize) -> String {
     )
 }
 
-/// Formats the reason why a file cannot be read further.
+/// Formats the reason why a file cannot be read to its end.
 pub(crate) fn broken_stream(source: &std::io::Error) -> String {
     match source.kind() {
         std::io::ErrorKind::UnexpectedEof => "the compressed file ends early: it is truncated".to_owned(),
@@ -254,7 +254,7 @@ pub(crate) mod testing {
         read_all(format, name, text).into_iter().filter_map(Result::err).map(show).collect()
     }
 
-    /// Returns the name of the format that is detected for a text, or `None` if the text has no dialogues.
+    /// Returns the name of the detected format. Returns `None` if no format matches, or if the text has no dialogues.
     pub(crate) fn sniffed(name: &str, text: &str) -> Option<&'static str> {
         let stream = Box::new(Cursor::new(text.as_bytes().to_vec()));
         let input = Input::from_stream(name.to_owned(), Some(name.into()), stream).unwrap();

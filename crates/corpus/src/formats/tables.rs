@@ -118,7 +118,8 @@ pub(super) trait TurnRows: Send + 'static {
     }
 }
 
-/// Reads dialogues from a table with one turn per row. An invalid row rejects its whole dialogue with one problem.
+/// Reads dialogues from a table with one turn per row. If a row is invalid, its whole dialogue is rejected, and one
+/// problem is reported.
 ///
 /// The rows of a dialogue must be consecutive. If the id of a finished dialogue occurs again, the rows are rejected.
 /// Only the first million ids are remembered. If any other id occurs again, its rows become a second dialogue.

@@ -112,7 +112,7 @@ pub(super) fn is_schema(probe: &Probe<'_>) -> bool {
 }
 
 /// Returns whether a JSON value is a dialogue of MultiWOZ 2.2, or of SGD if `is_multiwoz` is false. The two corpora
-/// have the same layout, but the turns of MultiWOZ have ids, and most of its dialogue ids end in `.json`.
+/// have the same layout, but the turns of MultiWOZ have ids, and most dialogue ids of MultiWOZ end in `.json`.
 pub(super) fn is_framed(value: &Value, is_multiwoz: bool) -> bool {
     let turn = value.get("turns").and_then(|turns| turns.get(0));
     let id = value.get("dialogue_id").and_then(Value::as_str);

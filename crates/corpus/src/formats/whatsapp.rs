@@ -31,7 +31,7 @@ pub(super) static FORMAT: Format = Format {
 
 /// Time without messages after which a new dialogue starts.
 const SILENCE: SignedDuration = SignedDuration::from_hours(8);
-/// Time without messages after which a new dialogue starts if a new day has started.
+/// Time without messages after which a new dialogue starts if the next message is on a later day.
 const SILENCE_OVER_MIDNIGHT: SignedDuration = SignedDuration::from_hours(1);
 
 fn sniff(probe: &Probe<'_>) -> Fit {

@@ -23,8 +23,8 @@ pub(super) fn days(folder: &Path) -> Result<Vec<(String, PathBuf)>> {
     Ok(entries(folder)?.into_iter().filter_map(|path| Some((day_of(&path)?, path))).collect())
 }
 
-/// Returns a function that passes JSON objects, that is, messages, and their line numbers to `take`. For a JSON value
-/// that is not an object, the function returns an error.
+/// Returns a function that takes a JSON value and its line number. If the value is an object, that is, a message, it is
+/// passed to `take` with the line number. Any other value is an error.
 pub(super) fn each_message(
     mut take: impl FnMut(Raw, u64) -> Result<(), RecordError>,
 ) -> impl FnMut(Value, u64) -> Result<(), RecordError> {
@@ -55,7 +55,7 @@ impl ChannelDays {
         let mut later: BTreeMap<usize, BTreeSet<usize>> = BTreeMap::new();
         let days = days(folder)?;
         for (n, (_, path)) in days.iter().enumerate() {
-            // The problems are ignored, because `read_next` reports them.
+            // Problems are ignored here, because `read_next` reports them.
             let take = each_message(|raw, _| {
                 if let Some((_, Some(thread))) = timestamps(&raw).filter(|_| !is_left_out(&raw)) {
                     let first = *start_days.entry(thread).or_insert(n);
@@ -93,7 +93,7 @@ impl ChannelDays {
                 }
                 _ => Ok(()),
             });
-            // The problems are ignored, because a later call reports them.
+            // Problems are ignored here, because a later call reports them.
             read_entries(path, self.limit, &mut Vec::new(), take);
         }
         let dialogues = messages.dialogues(&self.channel, day, &path.display().to_string());
