@@ -193,8 +193,8 @@ impl Dialogue {
         seen
     }
 
-    /// Returns the first turn with text by a user. If there is none, returns the first turn with text. The turn serves
-    /// as a preview of the dialogue.
+    /// Returns the first user turn with text. If there is no such turn, returns the first turn with text. The turn
+    /// serves as a preview of the dialogue.
     pub fn opening(&self) -> Option<&Turn> {
         let with_text = || self.turns.iter().filter(|turn| !turn.text.trim().is_empty());
         with_text().find(|turn| turn.role == Some(Role::User)).or_else(|| with_text().next())

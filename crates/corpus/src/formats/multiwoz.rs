@@ -219,7 +219,7 @@ impl Splits {
     }
 }
 
-/// Removes the suffix `.json` from a dialogue id. Only some versions of MultiWOZ have this suffix.
+/// Removes the suffix `.json` from a dialogue id. Ids have this suffix only in some versions of MultiWOZ.
 fn bare(id: &str) -> &str {
     id.strip_suffix(".json").unwrap_or(id)
 }

@@ -266,7 +266,7 @@ pub(crate) mod testing {
 /// Corpus, split and name of a file, inferred from its path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct PathInfo {
-    /// Name of the nearest parent folder that is not named after a split, such as `train`.
+    /// Name of the nearest parent folder whose name is not a split name (such as `train`).
     pub(super) corpus: Option<String>,
     /// Name of the split. `None` if neither the file nor a folder below the corpus folder is named after a split.
     pub(super) split: Option<String>,
