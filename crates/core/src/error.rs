@@ -10,20 +10,22 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Result with the turnwise [`Error`].
+/// Result type with [`Error`] as the default error type.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 thread_local! {
-    /// Whether [`caught`] is running on this thread. The panic hook reads it through [`panic_is_caught`].
+    /// Whether [`caught`] is running on this thread. The panic hook reads this flag with [`panic_is_caught`].
     static CAUGHT: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Returns whether [`caught`] is running on this thread and will catch a panic.
+/// Returns whether [`caught`] would catch a panic on this thread.
 pub fn panic_is_caught() -> bool {
     CAUGHT.get()
 }
 
-/// Calls third-party code that may panic, for example on damaged files. Returns `None` if it panics.
+/// Calls a function and catches its panic. Returns `None` if the function panics.
+///
+/// Used for third-party code that can panic, for example on damaged files.
 pub fn caught<T>(call: impl FnOnce() -> T) -> Option<T> {
     CAUGHT.set(true);
     let outcome = catch_unwind(AssertUnwindSafe(call));
@@ -124,7 +126,7 @@ pub enum Error {
         /// Suggested fix, for example the names of the existing indexes.
         hint: Option<String>,
     },
-    /// The index or backup has a different format version.
+    /// The format version of an index or backup is not the version that this build reads.
     #[error("{} has format version {found}, and this turnwise reads version {supported}", path.display())]
     FormatVersion {
         /// Path of the file with the format version: the manifest of an index or of a backup.
@@ -149,7 +151,7 @@ pub enum Error {
     Busy {
         /// Path of the index.
         path: PathBuf,
-        /// Description of the process that holds the lock, from the lock file.
+        /// Description of the process that holds the writer lock, as stored in the lock file.
         holder: String,
     },
     /// A file or folder operation failed.
@@ -206,7 +208,8 @@ impl Error {
         Error::Unavailable { message: message.into(), hint: None }
     }
 
-    /// Creates an [`Error::UnknownName`]. Its hint is the most similar name in `known`, or else all these names.
+    /// Creates an [`Error::UnknownName`]. The hint suggests the most similar name in `known`. If no name is similar,
+    /// the hint lists all names in `known`.
     pub fn unknown_name<'a>(
         kind: &'static str,
         name: &str,
@@ -350,7 +353,8 @@ impl fmt::Display for Reject {
     }
 }
 
-/// Returns the known name most similar to `name`, ignoring case, if their Jaro-Winkler similarity is at least 0.8.
+/// Returns the name in `known` that is most similar to `name`, ignoring case. Returns `None` if no name has a
+/// Jaro-Winkler similarity of at least 0.8.
 pub fn closest_name<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let lower = name.to_lowercase();
     known

@@ -19,22 +19,22 @@ pub fn replace(path: &Path, bytes: &[u8]) -> Result<()> {
     sync_parent(path)
 }
 
-/// Replaces a file atomically with a value as indented JSON.
+/// Writes a value to a file as indented JSON. The file is replaced atomically.
 pub fn replace_json(path: &Path, value: &impl serde::Serialize) -> Result<()> {
     let mut text = serde_json::to_vec_pretty(value).map_err(|e| Error::Internal(e.to_string()))?;
     text.push(b'\n');
     replace(path, &text)
 }
 
-/// Method of writing to a path: atomic replacement or direct writes.
+/// Method of writing to a path: atomic replacement or direct writing.
 pub enum WriteTarget {
-    /// An existing regular file (with symbolic links resolved) or a new file, which can be replaced atomically.
+    /// Path of a regular file, with symbolic links resolved, or of a new file. The file is replaced atomically.
     File(PathBuf),
-    /// A device, a pipe or a similar target, which is written directly and never replaced.
+    /// A device, a pipe or a similar target. It is written directly and never replaced.
     Stream,
 }
 
-/// Returns the method of writing to a path: files are replaced, and devices and pipes are written directly.
+/// Returns the method of writing to a path. Files are replaced. Devices and pipes are written directly.
 pub fn write_target(path: &Path) -> WriteTarget {
     match fs::metadata(path) {
         Ok(found) if found.is_file() => {
@@ -52,7 +52,7 @@ pub fn temporary_path(path: &Path) -> PathBuf {
     path.with_file_name(name)
 }
 
-/// Syncs the folder that contains `path`, so that creating, renaming or removing `path` is not undone by a crash.
+/// Syncs the folder that contains `path`, so that the creation, renaming or removal of `path` survives a crash.
 pub fn sync_parent(path: &Path) -> Result<()> {
     match path.parent() {
         // A bare file name is relative to the current folder.
@@ -62,9 +62,9 @@ pub fn sync_parent(path: &Path) -> Result<()> {
     }
 }
 
-/// Syncs a folder, so that changes to its entries are not undone by a crash. Does nothing on Windows.
+/// Syncs a folder, so that changes to its entries survive a crash. Does nothing on Windows.
 pub fn sync_folder(folder: &Path) -> Result<()> {
-    // Windows cannot sync a folder; it journals renames.
+    // Windows cannot sync a folder. Its file system journals renames instead.
     if cfg!(windows) {
         return Ok(());
     }
@@ -91,7 +91,7 @@ pub fn replace_folder(new: &Path, folder: &Path, old: &Path) -> Result<()> {
     }
     if let Err(e) = fs::rename(new, folder) {
         if replaces {
-            // Restore the previous folder. The first error is the one to report.
+            // Restore the previous folder. If this fails, too, only the first error is reported.
             let _ = fs::rename(old, folder);
         }
         return Err(e).at("create", folder);
@@ -100,7 +100,7 @@ pub fn replace_folder(new: &Path, folder: &Path, old: &Path) -> Result<()> {
     remove_folder(old)
 }
 
-/// Swaps the names of two folders atomically. Returns false if the system does not support the swap, or if it fails.
+/// Swaps the names of two folders atomically. Returns `false` if the swap fails or is not supported by the system.
 #[cfg(any(target_os = "linux", target_os = "macos"))]
 fn exchange(a: &Path, b: &Path) -> bool {
     use rustix::fs::{CWD, RenameFlags, renameat_with};

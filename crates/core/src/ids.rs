@@ -7,9 +7,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Error, Result};
 
-/// Identifier of a dialogue, unique in an index and stable.
+/// Stable identifier of a dialogue, unique within an index.
 ///
-/// It has 1 to 512 bytes and no control characters. `#` is allowed: an utterance id is split at its *last* `#`.
+/// An id is not blank, has at most 512 bytes and contains no control characters. `#` is allowed, because an utterance
+/// id `DIALOGUE#TURN` is split at its last `#`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, JsonSchema)]
 #[serde(transparent)]
 pub struct DialogueId(#[schemars(length(min = 1, max = 512))] String);
@@ -18,7 +19,7 @@ pub struct DialogueId(#[schemars(length(min = 1, max = 512))] String);
 pub const MAX_ID_BYTES: usize = 512;
 
 impl DialogueId {
-    /// Creates an id. Returns a data error if it is blank, too long or contains a control character.
+    /// Creates an id. Returns a data error if the id is blank, is too long or contains a control character.
     pub fn new(id: impl Into<String>) -> Result<Self> {
         let id = id.into();
         let wrong = if id.trim().is_empty() {
@@ -41,7 +42,7 @@ impl DialogueId {
         &self.0
     }
 
-    /// Returns the 128-bit key of this id, which the tables of an index use instead of the text.
+    /// Returns the 128-bit key of this id. The tables of an index use this key instead of the text.
     pub fn key(&self) -> IdKey {
         IdKey::of(&self.0)
     }
@@ -74,7 +75,8 @@ impl Borrow<str> for DialogueId {
 
 /// Number of a turn within its dialogue, starting at 1.
 ///
-/// Numbers are ascending and never change. There may be gaps: merged turns keep the number of the first one.
+/// Numbers are ascending and never change. There can be gaps, because merged turns become one turn with the number of
+/// the first turn.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize, JsonSchema,
 )]
@@ -87,7 +89,7 @@ impl fmt::Display for TurnNo {
     }
 }
 
-/// Identifier of an utterance, written `dialogue#turn`.
+/// Identifier of an utterance, written as `DIALOGUE#TURN`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct UtteranceId {
     /// Id of the dialogue.
@@ -131,7 +133,7 @@ impl IdKey {
         IdKey::from_hash(&blake3::hash(bytes))
     }
 
-    /// Returns the key for a 256-bit hash: its first half.
+    /// Returns the first 128 bits of a 256-bit hash as a key.
     pub fn from_hash(hash: &blake3::Hash) -> Self {
         let mut key = [0; 16];
         key.copy_from_slice(&hash.as_bytes()[..16]);

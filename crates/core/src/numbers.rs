@@ -1,6 +1,6 @@
-//! Formats numbers for people.
+//! Formats numbers for display.
 
-/// Formats a number with thousands separators: 1234567 is `1,234,567`.
+/// Formats a number with thousands separators, such as `1,234,567`.
 pub fn grouped(n: u64) -> String {
     let digits = n.to_string();
     let mut out = String::with_capacity(digits.len() + digits.len() / 3);
@@ -23,7 +23,8 @@ pub fn bytes(n: u64) -> String {
     }
 }
 
-/// Formats a count with its noun: `1 dialogue`, `2 dialogues`. `one` is the singular, and the plural adds an `s`.
+/// Formats a count with a noun, such as `1 turn` or `2 turns`. `one` is the singular of the noun. The plural is `one`
+/// followed by `s`.
 pub fn counted(n: u64, one: &str) -> String {
     match n {
         1 => format!("1 {one}"),

@@ -2,7 +2,7 @@
 
 /// Hashes a seed and a position to 64 bits (two rounds of the SplitMix64 finalizer).
 ///
-/// There is no state, so threads can compute the numbers in any order.
+/// The function has no state, so threads can compute the hashes in any order.
 pub fn hash64(seed: u64, position: u64) -> u64 {
     let mix = |z: u64| {
         let z = z.wrapping_add(0x9e37_79b9_7f4a_7c15);
@@ -13,7 +13,7 @@ pub fn hash64(seed: u64, position: u64) -> u64 {
     mix(mix(seed) ^ position)
 }
 
-/// Pseudo-random number generator. The same seed gives the same numbers on every platform.
+/// Pseudo-random number generator. The same seed and stream number produce the same numbers on every platform.
 #[derive(Debug, Clone)]
 pub struct Random {
     seed: u64,
@@ -21,7 +21,7 @@ pub struct Random {
 }
 
 impl Random {
-    /// Creates a generator. Different streams of one seed give independent sequences.
+    /// Creates a generator. Generators with the same seed but different stream numbers produce independent sequences.
     pub fn new(seed: u64, stream: u64) -> Self {
         Random { seed: hash64(seed, stream), drawn: 0 }
     }
@@ -39,7 +39,7 @@ impl Random {
 
     /// Returns a uniform random number in `0..end`. `end` must not be 0.
     pub fn below(&mut self, end: usize) -> usize {
-        // The upper half of the product. Its bias is at most end / 2^64.
+        // The result is the upper 64 bits of the 128-bit product. Its bias is at most end / 2^64.
         ((u128::from(self.bits()) * end as u128) >> 64) as usize
     }
 

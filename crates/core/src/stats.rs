@@ -1,6 +1,7 @@
 //! Mean and standard deviation.
 
-/// Returns the mean (0 without values) and the sample standard deviation (0 with fewer than two values).
+/// Returns the mean and the sample standard deviation. The mean of an empty slice is 0. The deviation of fewer than two
+/// values is 0.
 pub fn mean_and_deviation(values: &[f64]) -> (f64, f64) {
     let n = values.len() as f64;
     if values.is_empty() {

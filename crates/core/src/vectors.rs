@@ -13,27 +13,28 @@ impl Vectors {
         Vectors { dim, data: Vec::new() }
     }
 
-    /// Creates `rows` rows of zeros.
+    /// Creates a matrix with `rows` rows of zeros.
     pub fn zeros(rows: usize, dim: usize) -> Self {
         Vectors::filled(rows, dim, 0.0)
     }
 
-    /// Creates `rows` rows filled with `value`.
+    /// Creates a matrix with `rows` rows. Every element is `value`.
     pub fn filled(rows: usize, dim: usize, value: f32) -> Self {
         Vectors { dim, data: vec![value; rows * dim] }
     }
 
-    /// Splits a flat buffer into rows. Returns `None` if its length is not a multiple of `dim`, or if `dim` is 0.
+    /// Creates a matrix from its elements in row-major order. Returns `None` if `dim` is 0, or if the number of
+    /// elements is not a multiple of `dim`.
     pub fn from_flat(dim: usize, data: Vec<f32>) -> Option<Self> {
         (dim > 0 && data.len().is_multiple_of(dim)).then_some(Vectors { dim, data })
     }
 
-    /// Number of dimensions.
+    /// Returns the number of dimensions.
     pub fn dim(&self) -> usize {
         self.dim
     }
 
-    /// Number of rows.
+    /// Returns the number of rows.
     pub fn len(&self) -> usize {
         self.data.len().checked_div(self.dim).unwrap_or(0)
     }
@@ -58,7 +59,7 @@ impl Vectors {
         self.data.chunks_exact(self.dim.max(1))
     }
 
-    /// Replaces each element that equals `old` by `new`.
+    /// Replaces each element that equals `old` with `new`.
     pub fn replace(&mut self, old: f32, new: f32) {
         self.data.iter_mut().filter(|v| **v == old).for_each(|v| *v = new);
     }
@@ -81,7 +82,8 @@ impl Vectors {
         }
     }
 
-    /// Keeps the first `dim` numbers of every row (Matryoshka truncation). Shorter rows are unchanged.
+    /// Keeps the first `dim` numbers of every row (Matryoshka truncation). If the rows have at most `dim` numbers, the
+    /// matrix is unchanged.
     #[must_use]
     pub fn truncate(self, dim: usize) -> Self {
         if dim >= self.dim {
@@ -94,7 +96,7 @@ impl Vectors {
 
 /// Scales a vector to unit length. A zero vector is unchanged.
 pub fn normalize(row: &mut [f32]) {
-    // The same minimum norm as torch.nn.functional.normalize, for equal results on tiny vectors.
+    // `torch.nn.functional.normalize` uses the same minimum norm, so the results are equal for tiny vectors, too.
     let length = row.iter().map(|v| f64::from(*v) * f64::from(*v)).sum::<f64>().sqrt().max(1e-12) as f32;
     row.iter_mut().for_each(|v| *v /= length);
 }

@@ -29,10 +29,10 @@ pub struct Cleaning {
     pub merge_turns: bool,
     /// Minimum number of turns. Dialogues that have fewer turns after merging are dropped.
     pub min_turns: usize,
-    /// Whether to replace e-mail addresses, phone numbers and card numbers by placeholders.
+    /// Whether to replace e-mail addresses, phone numbers and card numbers with placeholders.
     pub redact: bool,
-    /// Whether the caller drops dialogues with the same texts and roles as an earlier dialogue. [`Cleaning::apply`]
-    /// sees only one dialogue, so it ignores this field.
+    /// Whether the caller drops dialogues that have the same texts and roles as an earlier dialogue.
+    /// [`Cleaning::apply`] ignores this field, because it sees only one dialogue.
     pub dedupe: bool,
 }
 
@@ -40,7 +40,7 @@ pub struct Cleaning {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Cleaned {
-    /// Number of turns with texts that normalization changed.
+    /// Number of turns whose text was changed by normalization.
     pub normalized_turns: u64,
     /// Number of turns merged into the previous turn.
     pub merged_turns: u64,
@@ -53,8 +53,8 @@ pub struct Cleaned {
 }
 
 impl Cleaning {
-    /// Applies all steps except `dedupe` to a dialogue, and adds the changes to `cleaned`. Returns `false` if the
-    /// dialogue has too few turns and must be dropped.
+    /// Applies all steps except `dedupe` to a dialogue, and adds the numbers of changes to `cleaned`. Returns `false`
+    /// if the dialogue has too few turns and must be dropped.
     pub fn apply(&self, dialogue: &mut Dialogue, cleaned: &mut Cleaned) -> bool {
         if let Some(form) = self.normalize {
             for turn in &mut dialogue.turns {
@@ -95,12 +95,13 @@ pub fn normalize(text: &str, form: NormalForm) -> Cow<'_, str> {
 
 /// Merges consecutive turns of the same speaker, and returns the number of turns removed.
 ///
-/// A merged turn has the number and time of its first turn, and the first intent of its turns. Dialog acts and metadata
-/// are combined. If two turns have metadata with the same key, the first value is kept.
+/// The result of a merge has the number and time of the first turn. Its intent is the first intent of the merged turns.
+/// Dialog acts and metadata are combined. If several turns have metadata with the same key, the first value is kept.
 fn merge_turns(dialogue: &mut Dialogue) -> u64 {
     let before = dialogue.turns.len();
     dialogue.turns.dedup_by(|later, earlier| {
-        // Without names, all turns of a role belong to one speaker.
+        // Turns without speaker names are merged if they have the same role. Turns with neither a name nor a role are
+        // not merged.
         let same = later.speaker == earlier.speaker && later.role == earlier.role;
         if !same || (later.speaker.is_empty() && later.role.is_none()) {
             return false;

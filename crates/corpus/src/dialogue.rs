@@ -1,4 +1,4 @@
-//! The data model: dialogues, turns, roles and times. One [`Dialogue`] as JSON is one line of the canonical format.
+//! The data model: dialogues, turns, roles and times. In the canonical format, each line is a [`Dialogue`] as JSON.
 
 use std::{borrow::Cow, collections::BTreeMap, fmt};
 
@@ -45,7 +45,7 @@ pub struct Dialogue {
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Turn {
-    /// Number of the turn, counted from 1. An omitted number is the number of the previous turn plus 1.
+    /// Number of the turn, counted from 1. The default is the number of the previous turn plus 1.
     #[serde(default, skip_serializing_if = "is_unnumbered")]
     pub number: TurnNo,
     /// Name, nick or account of the speaker.
@@ -83,13 +83,13 @@ impl Turn {
         }
     }
 
-    /// Sets a metadata value of the turn. Does nothing for null, an empty text or an empty list.
+    /// Sets a metadata value of the turn. Does nothing if the value is null, an empty text or an empty list.
     pub fn note(&mut self, key: &str, value: impl Into<serde_json::Value>) {
         note(&mut self.metadata, key, value.into());
     }
 
-    /// Returns the name of the turn's dialog acts, for example `inform` for `inform(area=north)`. Returns `None` if the
-    /// turn has no acts, or acts with different names, or if the name is empty.
+    /// Returns the name that all dialog acts of the turn share, for example `inform` for `inform(area=north)`. Returns
+    /// `None` if the turn has no acts, if the acts have different names, or if the name is empty.
     pub fn single_act(&self) -> Option<&str> {
         let mut names = self.acts.iter().map(|act| act.split('(').next().unwrap_or_default().trim());
         let first = names.next().filter(|name| !name.is_empty())?;
@@ -141,15 +141,15 @@ impl Dialogue {
         &mut self.turns[last]
     }
 
-    /// Sets a metadata value of the dialogue. Does nothing for null, an empty text or an empty list.
+    /// Sets a metadata value of the dialogue. Does nothing if the value is null, an empty text or an empty list.
     pub fn note(&mut self, key: &str, value: impl Into<serde_json::Value>) {
         note(&mut self.metadata, key, value.into());
     }
 
-    /// Gives numbers to the turns that have none, and validates the dialogue.
+    /// Assigns numbers to the turns without a number, and validates the dialogue.
     ///
     /// A valid dialogue has 1 to [`MAX_TURNS`] turns, ascending turn numbers, and at least one turn with text. The
-    /// error is the reason, without file and line.
+    /// error is a message that describes the problem, without file and line.
     pub fn check(&mut self) -> Result<(), Cow<'static, str>> {
         if self.turns.is_empty() {
             return Err("the dialogue has no turns".into());
@@ -176,12 +176,13 @@ impl Dialogue {
         Ok(())
     }
 
-    /// Returns the id of an utterance in the dialogue.
+    /// Returns the utterance id of a turn of this dialogue.
     pub fn utterance_id(&self, turn: TurnNo) -> UtteranceId {
         UtteranceId { dialogue: self.id.clone(), turn }
     }
 
-    /// Returns the distinct speaker names, in order of first appearance. Turns without a name give one empty name.
+    /// Returns the distinct speaker names, in order of first appearance. All turns without a speaker name count as one
+    /// speaker with an empty name.
     pub fn speakers(&self) -> Vec<&str> {
         let mut seen = Vec::new();
         for turn in &self.turns {
@@ -192,8 +193,8 @@ impl Dialogue {
         seen
     }
 
-    /// Returns the first turn with text by the user, or else the first turn with text by anyone. This turn serves as a
-    /// preview of the dialogue.
+    /// Returns the first user turn with text. If there is no such turn, returns the first turn with text. The turn
+    /// serves as a preview of the dialogue.
     pub fn opening(&self) -> Option<&Turn> {
         let with_text = || self.turns.iter().filter(|turn| !turn.text.trim().is_empty());
         with_text().find(|turn| turn.role == Some(Role::User)).or_else(|| with_text().next())
@@ -219,7 +220,7 @@ pub enum Role {
     User,
     /// The party that answers: agent, assistant, bot, wizard.
     Agent,
-    /// Not a person: the source of instructions and automatic notices.
+    /// The source of instructions and automatic notices. It is not a person.
     System,
     /// A person in a conversation without distinct roles.
     Participant,
@@ -241,7 +242,7 @@ impl Role {
 }
 
 impl From<&str> for Role {
-    /// Parses a name returned by [`Role::as_str`], ignoring case. Any other name becomes [`Role::Other`] in lower case.
+    /// Converts a role name, ignoring case. An unknown name becomes [`Role::Other`] with the name in lower case.
     fn from(name: &str) -> Self {
         let name = name.trim().to_lowercase();
         match name.as_str() {
@@ -307,12 +308,12 @@ impl Time {
         text.parse::<jiff::civil::DateTime>().ok().and_then(Time::from_civil)
     }
 
-    /// Converts a date and time of day in UTC. Returns `None` if the time is out of range.
+    /// Creates a time from a date and time of day in UTC. Returns `None` if the time is out of range.
     pub fn from_civil(time: jiff::civil::DateTime) -> Option<Self> {
         time.to_zoned(jiff::tz::TimeZone::UTC).ok().map(|zoned| Time(zoned.timestamp()))
     }
 
-    /// Converts a Unix timestamp in seconds. Returns `None` if the timestamp is not finite or out of range.
+    /// Creates a time from a Unix timestamp in seconds. Returns `None` if the timestamp is not finite or out of range.
     pub fn from_unix(seconds: f64) -> Option<Self> {
         let microseconds = seconds.is_finite().then(|| (seconds * 1e6).round() as i64)?;
         jiff::Timestamp::from_microsecond(microseconds).ok().map(Time)
@@ -348,7 +349,7 @@ impl JsonSchema for Time {
     }
 }
 
-/// Returns the JSON Schema of a dialogue, which is one line of a file in the canonical format.
+/// Returns the JSON Schema of a dialogue, that is, of one line of a file in the canonical format.
 pub fn json_schema() -> serde_json::Value {
     let mut schema = schemars::schema_for!(Dialogue);
     schema.insert("title".into(), "turnwise dialogue".into());

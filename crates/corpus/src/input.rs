@@ -1,5 +1,5 @@
-//! Opens input files and standard input. Compression with gzip or Zstandard is detected by the first bytes. The beginning
-//! of the data is buffered to detect the format.
+//! Opens input files and standard input. Compression with gzip or Zstandard is detected from the first bytes. The
+//! beginning of the data is buffered so that the format can be detected from it.
 
 use std::{
     fs::File,
@@ -21,7 +21,7 @@ use turnwise_core::error::{Error, IoContext, Result};
 /// Maximum number of bytes at the beginning of an input that are used to detect the format.
 const PROBE_BYTES: usize = 256 * 1024;
 const BUFFER_BYTES: usize = 256 * 1024;
-/// Maximum time to wait for more data from standard input if it starts with a JSON line. After this time, the format is
+/// Maximum time to wait for more data if standard input starts with a JSON line. After this time, the format is
 /// detected from the data that has arrived.
 const PROBE_TIMEOUT: Duration = Duration::from_millis(300);
 
@@ -57,18 +57,19 @@ impl Input {
         Input::from_stream(path.display().to_string(), Some(path.to_owned()), Box::new(stream))
     }
 
-    /// Wraps a stream. `name` is shown in messages. `path` is the file that the stream reads, if there is one.
+    /// Creates an input from a stream. `name` is shown in messages. `path` is the file that the stream reads, if any.
     pub fn from_stream(name: String, path: Option<PathBuf>, raw: Box<dyn BufRead + Send>) -> Result<Self> {
         Input::with_head(name, path, raw, None)
     }
 
-    /// Wraps a stream that may be slow. The format is detected from the first bytes that arrive.
+    /// Creates an input from a stream that may be slow. The format is detected from the first bytes that arrive.
     pub fn from_slow_stream(name: String, mut raw: Box<dyn BufRead + Send>) -> Result<Self> {
         let available = raw.fill_buf().at("read", &name)?.len();
         Input::with_head(name, None, raw, Some(available))
     }
 
-    /// Wraps a stream and buffers its beginning: `available` bytes, or [`PROBE_BYTES`] if `available` is `None`.
+    /// Creates an input from a stream and buffers its beginning: `available` bytes, or [`PROBE_BYTES`] if `available`
+    /// is `None`.
     fn with_head(
         name: String,
         path: Option<PathBuf>,
@@ -87,7 +88,7 @@ impl Input {
         };
         let mut head = Vec::new();
         let wanted = available.unwrap_or(PROBE_BYTES).min(PROBE_BYTES);
-        // An error is ignored here. The format reader reports it with the line number.
+        // A read error is ignored here. The format reader reports it later, with the line number.
         let _ = (&mut stream).take(wanted as u64).read_to_end(&mut head);
         let whole = head.len() < wanted;
         let refused = |why: &str, hint: &str| Error::data(format!("{name}: {why}")).with_hint(hint);
@@ -123,7 +124,7 @@ impl Input {
 
     /// Returns the beginning of the input, for format detection.
     pub fn probe(&self) -> Probe<'_> {
-        // The head can end within a character. The text ends before that character.
+        // The head can end in the middle of a character. The text ends before this character.
         let text = match std::str::from_utf8(&self.head) {
             Ok(text) => text,
             Err(e) => std::str::from_utf8(&self.head[..e.valid_up_to()]).unwrap_or_default(),
@@ -131,7 +132,8 @@ impl Input {
         Probe { path: self.path.as_deref(), text, whole: self.whole }
     }
 
-    /// Returns the file name without folder and extension, or `stdin-` and a hash of a line for a stream.
+    /// Returns the file name without folder and extensions. For a stream, returns `stdin-` followed by a hash of the
+    /// first line that is not blank.
     pub fn stem(&self) -> String {
         let Some(name) = self.path.as_deref().and_then(Path::file_name).and_then(|n| n.to_str()) else {
             let line = self.head.split(|b| *b == b'\n').find(|line| !line.trim_ascii().is_empty());
@@ -141,14 +143,14 @@ impl Input {
         name.rsplit_once('.').map_or(name, |(stem, _)| if stem.is_empty() { name } else { stem }).to_owned()
     }
 
-    /// Returns the name of the folder that contains the file. A relative path is made absolute first. Returns `None` for a
-    /// stream.
+    /// Returns the name of the folder that contains the file. A relative path is made absolute first. Returns `None`
+    /// for a stream.
     pub fn folder_name(&self) -> Option<String> {
         let path = std::path::absolute(self.path.as_deref()?).ok()?;
         Some(path.parent()?.file_name()?.to_str()?.to_owned())
     }
 
-    /// Returns a stream of all bytes from the start.
+    /// Returns a stream of the complete decompressed input, including the buffered beginning.
     pub fn into_stream(self) -> Box<dyn BufRead + Send> {
         Box::new(Cursor::new(self.head).chain(self.stream))
     }
@@ -172,14 +174,14 @@ impl Read for Counting {
 struct Piped {
     parts: Receiver<io::Result<Vec<u8>>>,
     current: Cursor<Vec<u8>>,
-    /// A read error that occurred while the beginning was read. `read` returns it after the bytes of `current`.
+    /// Error that occurred while the beginning was read. `read` returns this error after the bytes of `current`.
     broken: Option<io::Error>,
 }
 
 impl Piped {
     fn standard_input() -> Result<Self> {
         let (sender, parts) = mpsc::sync_channel(4);
-        // The thread ends with the stream or the process, because a read of standard input cannot be canceled.
+        // A read of standard input cannot be canceled. The thread therefore runs until the stream or the process ends.
         let spawned = thread::Builder::new().name("stdin".into()).spawn(move || {
             let mut stdin = io::stdin().lock();
             let mut buffer = vec![0; 1 << 16];
@@ -198,10 +200,11 @@ impl Piped {
         Ok(Piped { parts, current: Cursor::default(), broken: None })
     }
 
-    /// Reads the beginning of the stream. Returns the number of bytes that have arrived if the stream is slow, or `None` if
-    /// [`PROBE_BYTES`] or the whole stream were read.
+    /// Reads and buffers the beginning of the stream. If the wait for more data times out, also returns the number of
+    /// bytes that have arrived. Otherwise, [`PROBE_BYTES`] or the whole stream has been read, and the number is `None`.
     ///
-    /// Only a stream that starts with a JSON line can time out, because that line is enough to detect the format.
+    /// The wait can time out only if the stream starts with a JSON line, because this line is enough to detect the
+    /// format.
     fn probed(mut self) -> (Self, Option<usize>) {
         let mut head = Vec::new();
         let mut available = None;
@@ -259,7 +262,7 @@ pub struct Probe<'a> {
 }
 
 impl<'a> Probe<'a> {
-    /// Returns the file name in lower case, without `.gz` and `.zst`. The name of a stream is empty.
+    /// Returns the file name in lower case, without `.gz` and `.zst`. For a stream, returns an empty string.
     pub fn file_name(&self) -> String {
         let name = self.path.and_then(Path::file_name).and_then(|n| n.to_str()).unwrap_or_default();
         name.to_lowercase().trim_end_matches(".gz").trim_end_matches(".zst").to_owned()
@@ -276,7 +279,8 @@ impl<'a> Probe<'a> {
         self.text[..end].lines().filter(|line| !line.trim().is_empty())
     }
 
-    /// Returns the first complete value at a nesting depth of a JSON document, if any, with the keys that lead to it.
+    /// Returns the first value at nesting depth `depth` of a JSON document. The first item of the pair is the path of
+    /// keys to this value. Returns `None` if the beginning of the document contains no complete value at this depth.
     pub fn first_element(&self, depth: usize) -> Option<(Vec<String>, serde_json::Value)> {
         if !self.text.trim_start().starts_with(['[', '{']) {
             return None;

@@ -1,14 +1,14 @@
 //! Streaming reader for the elements of one large JSON document.
 //!
-//! Many corpora are one array or object of many megabytes. The reader finds the boundaries of the values at a given
-//! nesting depth without parsing the values. It holds one value in memory at a time.
+//! Many corpora are one JSON array or object of many megabytes. The reader finds the boundaries of the values at a
+//! given nesting depth without parsing the values. It holds only one value in memory at a time.
 
 use std::io::{self, BufRead};
 
 /// One value of a JSON document, not yet parsed.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Element {
-    /// The path of keys to the value, outermost first. Array indexes are numbers in decimal.
+    /// The path of keys to the value, outermost first. The key of an array element is its index in decimal.
     pub keys: Vec<String>,
     /// The line where the value starts, counted from 1.
     pub line: u64,
@@ -50,12 +50,12 @@ struct Container {
 
 const EARLY_END: &str = "the file ends in the middle of a JSON value";
 
-/// Maximum nesting depth within a value. A more deeply nested document is damaged or malicious.
+/// Maximum nesting depth within a value. A document with deeper nesting is probably damaged or malicious.
 const MAX_DEPTH: usize = 256;
 
 impl<R: BufRead> Elements<R> {
-    /// Creates an iterator over the values at `depth`. A depth of 0 means 1. A value longer than `limit` bytes gives an
-    /// error.
+    /// Creates an iterator over the values at `depth`. A depth of 0 is treated as 1. For a value longer than `limit`
+    /// bytes, the iterator returns an error.
     pub fn at_depth(stream: R, depth: usize, limit: usize) -> Self {
         let bytes = Bytes { stream, line: 1 };
         Elements { bytes, depth: depth.max(1), limit, open: Vec::new(), started: false, ended: false }
@@ -193,7 +193,7 @@ impl<R: BufRead> Bytes<R> {
         self.stream.consume(1);
     }
 
-    /// Consumes the next byte within a value and passes it to `sink`.
+    /// Consumes and returns the next byte of a value, and passes the byte to `sink`.
     fn take(&mut self, sink: &mut dyn FnMut(u8)) -> Result<u8, ElementError> {
         let b = self.peek()?.ok_or_else(|| self.broken(EARLY_END))?;
         self.bump(b);
@@ -226,7 +226,7 @@ impl<R: BufRead> Bytes<R> {
         }
     }
 
-    /// Reads the rest of a value after its first byte. Finds only the end of the value, without validating the JSON.
+    /// Reads a value whose first byte is already consumed. Finds the end of the value without validating the JSON.
     fn value(&mut self, first: u8, sink: &mut dyn FnMut(u8)) -> Result<(), ElementError> {
         sink(first);
         match first {

@@ -1,7 +1,7 @@
 //! Line reader with a maximum line length.
 //!
-//! A line that is too long or not UTF-8 gives an error, and the next line can be read. The reader buffers at most one
-//! line of the maximum length.
+//! For a line that is too long or not UTF-8, the reader returns an error. The next line can still be read. The reader
+//! buffers at most one line of the maximum length.
 
 use std::io::{self, BufRead};
 
@@ -97,7 +97,7 @@ impl<R: BufRead> Lines<R> {
         self.number += 1;
         let number = self.number;
         if length > self.limit as u64 {
-            // The buffer may be as large as the limit. Free it.
+            // Free the buffer, which may be as large as the limit.
             self.buffer = Vec::new();
             return Some(Err(LineError::TooLong { number, bytes: length, limit: self.limit }));
         }
@@ -116,7 +116,7 @@ mod tests {
     use super::*;
 
     fn all(bytes: &[u8], limit: usize) -> Vec<String> {
-        // A tiny buffer, to test lines that cross its boundary.
+        // The buffer is tiny, so that lines cross its boundary.
         let mut lines = Lines::new(io::BufReader::with_capacity(3, bytes), limit);
         let mut out = Vec::new();
         while let Some(line) = lines.next_line() {

@@ -1,4 +1,5 @@
-//! Output to files and standard output. Files are replaced atomically, and `.gz` and `.zst` files compressed.
+//! Output to files and standard output. Files are replaced atomically. Files that end in `.gz` or `.zst` are
+//! compressed.
 
 use std::{
     fs::{self, File},
@@ -57,7 +58,7 @@ impl Output {
         Ok(Output { name, stream, temporary })
     }
 
-    /// Calls `f` with the stream of the output. Adds the name of the output to an error.
+    /// Calls `f` with the stream of the output. If `f` returns an error, the name of the output is added to the error.
     pub fn with<T>(&mut self, f: impl FnOnce(&mut dyn Write) -> io::Result<T>) -> Result<T> {
         let stream: &mut dyn Write = match &mut self.stream {
             Stream::Plain(s) => s,
@@ -68,7 +69,7 @@ impl Output {
         f(stream).at("write to", &self.name)
     }
 
-    /// Flushes the output and gives the file its final name.
+    /// Flushes the output and renames the temporary file to its final name.
     pub fn finish(mut self) -> Result<()> {
         self.with(|out| out.flush())?;
         let rest = match std::mem::replace(&mut self.stream, Stream::Ended) {
@@ -86,7 +87,7 @@ impl Output {
 
 impl Drop for Output {
     fn drop(&mut self) {
-        // The output was not finished, so the temporary file is incomplete.
+        // If the temporary file still exists, the output was not finished and the file is incomplete.
         if let Some((temporary, _)) = &self.temporary {
             let _ = fs::remove_file(temporary);
         }

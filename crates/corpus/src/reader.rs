@@ -18,7 +18,8 @@ use turnwise_core::{
 /// Settings for reading files and folders.
 #[derive(Clone)]
 pub struct Reader {
-    /// Format in which all files are read. `None` means CSV if there is a column map, or else the detected format.
+    /// Format of all files. If `None`, files are read as CSV if there is a column map. Otherwise, the format of each
+    /// file is detected.
     pub format: Option<&'static Format>,
     /// Options for reading a file.
     pub options: ReadOptions,
@@ -69,9 +70,9 @@ impl Problems {
 }
 
 impl Reader {
-    /// Finds the files to read in the given files and folders.
+    /// Finds the files to read. `paths` are files and folders.
     pub fn plan(&self, paths: &[PathBuf]) -> Result<Plan> {
-        // A column map is used only for tables, so it implies the format CSV.
+        // A column map applies only to tables, so it implies the format CSV.
         let format = match (self.format, &self.options.columns) {
             (None, Some(_)) => Some(formats::by_name("csv")?),
             (format, _) => format,
@@ -89,7 +90,7 @@ impl Reader {
     ) -> Result<Problems> {
         let plan = self.plan(paths)?;
         event(ReadEvent::Found(&plan))?;
-        // A new counter, so that the bytes of other calls are not counted.
+        // Use a new counter, so that bytes read by other calls are not counted.
         let options = ReadOptions { bytes_read: Arc::default(), ..self.options.clone() };
         let total = plan.sources.iter().map(|s| s.bytes()).sum::<Option<u64>>().filter(|n| *n > 0);
         let (mut problems, mut records) = (Problems::default(), 0);

@@ -1,7 +1,8 @@
 //! Row reader for delimited text (CSV, TSV) with a maximum row length.
 //!
-//! A row that is too long or has too many cells gives an error, and reading continues. A quote that is never closed
-//! makes the rest of the file one row. This row gives an error with the line where it starts.
+//! For a row that is too long or has too many cells, the reader returns an error and continues with the next row. If a
+//! quote is never closed, the rest of the file is one row. The reader then returns an error with the line where this
+//! row starts.
 
 use std::io::{self, BufRead};
 
@@ -33,7 +34,7 @@ pub struct Row<'a> {
 }
 
 impl<'a> Row<'a> {
-    /// Number of cells in the row.
+    /// Returns the number of cells in the row.
     pub fn width(&self) -> usize {
         self.ends.len()
     }
@@ -43,7 +44,7 @@ impl<'a> Row<'a> {
         self.bytes.iter().all(u8::is_ascii_whitespace)
     }
 
-    /// Total length of the cells in bytes, without delimiters and quotes.
+    /// Returns the total length of the cells in bytes, without delimiters and quotes.
     pub fn size(&self) -> usize {
         self.bytes.len()
     }
@@ -65,7 +66,7 @@ impl<'a> Row<'a> {
 /// Error while reading a row.
 #[derive(Debug)]
 pub enum RowError {
-    /// The cells of the row are longer than the limit. The row was skipped, and reading continues.
+    /// The total length of the cells is greater than the limit. The row was skipped, and reading continues.
     TooLong {
         /// The line where the row starts, counted from 1.
         line: u64,
@@ -74,14 +75,14 @@ pub enum RowError {
         /// Maximum total length of the cells of a row, in bytes.
         limit: usize,
     },
-    /// The row has more than 65,536 cells. It was skipped, and reading continues.
+    /// The row has more than 65,536 cells. The row was skipped, and reading continues.
     TooWide {
         /// The line where the row starts, counted from 1.
         line: u64,
     },
     /// A quote is not closed before the end of the file. No more rows follow.
     Unclosed {
-        /// The line where the row with the quote starts.
+        /// The line where the row with the unclosed quote starts, counted from 1.
         line: u64,
     },
     /// The stream failed. No more rows follow.
@@ -93,7 +94,7 @@ pub enum RowError {
     },
 }
 
-/// Maximum number of cells in a row. A row with more cells is skipped as damaged.
+/// Maximum number of cells in a row. A row with more cells is probably damaged, and is skipped.
 const MAX_COLUMNS: usize = 1 << 16;
 
 /// Reader for rows with a maximum length. Empty lines are skipped.
@@ -150,13 +151,14 @@ impl<R: BufRead> Rows<R> {
         }
         let (line, limit) = (self.line, self.limit);
         let (mut length, mut bytes, mut cells) = (0, 0, 0);
-        // `Some(true)` if the row has too many cells, `Some(false)` if it is too long. The rest is not stored.
+        // `Some(true)` if the row has too many cells, `Some(false)` if its cells are too long. The rest of such a row
+        // is not stored.
         let mut too_wide = None;
         self.core.reset();
         loop {
             let available = filled(&mut self.stream, self.line)?;
             let at_end = available.is_empty();
-            // A line ending after the last byte completes the last row, unless a quote is still open.
+            // At the end of the stream, an added line ending completes the last row, unless a quote is still open.
             let input: &[u8] = if at_end { b"\n" } else { available };
             let (out, ends) = (&mut self.out[bytes..], &mut self.ends[cells..]);
             let (result, read, written, ended) = self.core.read_record(input, out, ends);
@@ -191,7 +193,7 @@ impl<R: BufRead> Rows<R> {
                 full => {
                     if too_wide.is_none() {
                         too_wide = Some(full == ReadRecordResult::OutputEndsFull);
-                        // The buffer may be as large as the limit. Free it.
+                        // Free the buffer, which may be as large as the limit.
                         self.out = vec![0; 4096.min(limit.max(1))];
                     }
                     (bytes, cells) = (0, 0);
@@ -232,7 +234,7 @@ mod tests {
     use super::*;
 
     fn all(bytes: &[u8], dialect: Dialect, limit: usize) -> Vec<String> {
-        // A tiny buffer, to test rows that cross its boundary.
+        // The buffer is tiny, so that rows cross its boundary.
         let mut rows = Rows::new(io::BufReader::with_capacity(3, bytes), dialect, limit);
         let mut out = Vec::new();
         while let Some(row) = rows.next_row() {

@@ -9,7 +9,7 @@ use turnwise_core::{
     ids::DialogueId,
 };
 
-/// Names of the parts of a split, each with its share of the dialogues. The shares add up to 1.
+/// Parts of a split. Each part has a name and a share of the dialogues. The shares add up to 1.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Parts(Vec<(String, f64)>);
 
@@ -19,7 +19,7 @@ impl Parts {
         self.0.iter().map(|(name, _)| name.as_str())
     }
 
-    /// Returns the index of the part to which a dialogue belongs, in the order of [`Parts::names`].
+    /// Returns the index of the part to which a dialogue belongs. The index refers to the order of [`Parts::names`].
     pub fn part_of(&self, id: &DialogueId, seed: u64) -> usize {
         let mut hasher = blake3::Hasher::new();
         hasher.update(&seed.to_le_bytes()).update(id.as_str().as_bytes());
@@ -37,7 +37,7 @@ impl Parts {
 impl FromStr for Parts {
     type Err = Error;
 
-    /// Parses names and shares, for example `train=0.8,dev=0.1,test=0.1`.
+    /// Parses the names and shares of parts, for example `train=0.8,dev=0.1,test=0.1`.
     fn from_str(text: &str) -> Result<Self> {
         let wrong = |message: String| {
             Error::input(message).with_hint("for example: --parts train=0.8,dev=0.1,test=0.1")

@@ -28,11 +28,11 @@ pub struct Statistics {
     pub speakers_per_dialogue: Histogram,
     /// Number of dialogues by source.
     pub sources: BTreeMap<String, u64>,
-    /// Number of dialogues by language. The key `unknown` is for dialogues without a language.
+    /// Number of dialogues by language. Dialogues without a language are counted as `unknown`.
     pub languages: BTreeMap<String, u64>,
     /// Number of dialogues by domain. A dialogue with several domains is counted for each domain.
     pub domains: BTreeMap<String, u64>,
-    /// Number of turns by role. The key `none` is for turns without a role.
+    /// Number of turns by role. Turns without a role are counted as `none`.
     pub roles: BTreeMap<String, u64>,
     /// Number of turns by intent.
     pub intents: BTreeMap<String, u64>,
@@ -74,7 +74,7 @@ impl Histogram {
         *self.0.entry(value).or_default() += 1;
     }
 
-    /// Returns the summary. All values of the summary are 0 if the histogram is empty.
+    /// Returns the minimum, median, mean and maximum. They are all 0 if the histogram is empty.
     pub fn summary(&self) -> Summary {
         let count: u64 = self.0.values().sum();
         let sum: u64 = self.0.iter().map(|(value, n)| value * n).sum();
@@ -126,7 +126,7 @@ impl Statistics {
         *last = time.max(*last);
     }
 
-    /// Returns the statistics of all dialogues that `self` and `other` have counted.
+    /// Returns the combined statistics of the dialogues counted by `self` and those counted by `other`.
     #[must_use]
     pub fn joined(mut self, other: Statistics) -> Self {
         self.dialogues += other.dialogues;
@@ -159,7 +159,7 @@ fn merge<K: Ord>(counts: &mut BTreeMap<K, u64>, more: BTreeMap<K, u64>) {
 }
 
 fn count(map: &mut BTreeMap<String, u64>, name: &str) {
-    // Most names are already in the map. `entry` would allocate a string for each of them.
+    // Most names are already in the map. For these names, `entry` would allocate a string needlessly.
     match map.get_mut(name) {
         Some(n) => *n += 1,
         None => {

@@ -1,5 +1,5 @@
-//! Reader for single texts instead of dialogues: one per line, as plain text or as JSON with `text` and an optional
-//! `id`.
+//! Reader for files of single texts, not dialogues. Each line is one text: plain text, or a JSON object with `text` and
+//! an optional `id`.
 
 use serde::Deserialize;
 use serde_json::Value;
@@ -23,7 +23,7 @@ pub enum TextFormat {
 /// A text and its id.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Text {
-    /// The id of the record. For a record without an id, a prefix and the line number.
+    /// The id of the text. If the record has no id, a prefix followed by the line number.
     pub id: String,
     /// The text.
     pub text: String,
@@ -53,7 +53,7 @@ impl TextFormat {
     }
 
     /// Detects the format of a file that is not a dialogue corpus. Returns an error if the first line looks like JSON
-    /// but no line has a `text`. `name` is the file name for the error.
+    /// but none of the checked lines has a `text`. `name` is the file name for the error.
     pub fn sniff(name: &str, probe: &Probe<'_>) -> Result<Self> {
         let lines = || probe.lines().filter(|line| !line.trim().is_empty()).take(PROBE_LINES);
         if lines().any(|line| serde_json::from_str::<Record>(line).is_ok_and(|r| r.text.is_some())) {
@@ -72,7 +72,7 @@ impl TextFormat {
         Ok(TextFormat::Lines)
     }
 
-    /// Reads the texts of a file. The id of a text without an id is `prefix` followed by the line number.
+    /// Reads the texts of a file. If a text has no id, its id is `prefix` followed by the line number.
     pub fn read(self, input: Input, prefix: String, options: &ReadOptions) -> Texts {
         let path = input.name.clone();
         let mut lines = Lines::new(input.into_stream(), options.max_record);
@@ -99,7 +99,7 @@ struct Record {
     text: Option<Value>,
 }
 
-/// Parses a record. `number` is the id of a record without an id.
+/// Parses a record from a line of JSON. If the record has no id, its id is `number`.
 fn parse(line: &str, number: String) -> Result<Text, RecordError> {
     let record: Record = serde_json::from_str(line)?;
     let id = match record.id {

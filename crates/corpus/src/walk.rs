@@ -44,8 +44,8 @@ impl Source {
         }
     }
 
-    /// Returns the absolute path, size and modification time of the source as a text. If the text is the same in a
-    /// later run, the source has not changed. Returns `None` for an open or unreadable input.
+    /// Returns a string with the absolute path, size and modification time of the source. If a later run returns the
+    /// same string, the source has not changed. Returns `None` for an open or unreadable input.
     pub fn identity(&self) -> Option<String> {
         let path = match &self.location {
             Location::Opened(_) => return None,
@@ -56,7 +56,8 @@ impl Source {
         Some(format!("{}|{bytes}|{}", path.display(), changed.as_nanos()))
     }
 
-    /// Returns the size of a file on disk in bytes. Returns `None` for a folder, an open input or an unreadable file.
+    /// Returns the size of the file on disk, in bytes. Returns `None` for a folder, an open input or an unreadable
+    /// file.
     pub fn bytes(&self) -> Option<u64> {
         match &self.location {
             Location::File(path) => fs::metadata(path).ok().map(|m| m.len()),
@@ -80,14 +81,15 @@ fn extent(path: &Path) -> Option<(u64, Duration)> {
     Some(all)
 }
 
-/// The sources to read, and the other files in the folders. Hidden files and folders are not included.
+/// Lists of the sources to read and of the other files in the folders. Hidden files and folders are not included.
 #[derive(Default)]
 pub struct Plan {
     /// Sources in reading order: the order of the given paths, and alphabetical order within a folder.
     pub sources: Vec<Source>,
-    /// Files that belong to a corpus format but contain no dialogues.
+    /// Files that are part of a corpus in a known format but contain no dialogues.
     pub companions: Vec<PathBuf>,
-    /// Files of folders that could not be opened, or that are not in a known format or the requested format.
+    /// Files in folders that could not be opened or recognized. If a format was requested, this list also contains the
+    /// files in other formats.
     pub unrecognized: Vec<PathBuf>,
 }
 
@@ -138,7 +140,8 @@ fn file_source(path: &Path, from: Option<&'static Format>) -> Result<Source> {
     };
     Ok(match path == Path::new("-") {
         true => Source::opened(input, format),
-        // The file is opened again for reading, because a long list of open files needs too many file descriptors.
+        // The file is closed now and opened again for reading. If all files stayed open, there could be too many file
+        // descriptors.
         false => Source { name, format, location: Location::File(path.to_owned()) },
     })
 }
@@ -157,8 +160,8 @@ fn walk(folder: &Path, from: Option<&'static Format>, plan: &mut Plan) -> Result
     }
     for path in entries(folder)? {
         let hidden = path.file_name().and_then(|n| n.to_str()).is_some_and(|n| n.starts_with('.'));
-        // Symbolic links are followed, because a folder of a corpus is often a link. For a loop of links, the system
-        // returns an error.
+        // Symbolic links are followed, because a corpus folder is often a link. For a loop of links, the operating
+        // system returns an error.
         let Ok(metadata) = fs::metadata(&path) else {
             plan.unrecognized.push(path);
             continue;
@@ -191,8 +194,8 @@ pub(crate) fn entries(folder: &Path) -> Result<Vec<PathBuf>> {
     Ok(paths)
 }
 
-/// Returns the format of a file (`from`, or the detected format if `from` is `None`), and how well the file matches it.
-/// Returns `None` if the file cannot be opened or no format is detected.
+/// Returns the format of a file, and how well the file matches this format. The format is `from`, or the detected
+/// format if `from` is `None`. Returns `None` if the file cannot be opened or no format is detected.
 fn detect(path: &Path, from: Option<&'static Format>) -> Option<(&'static Format, Fit)> {
     let input = Input::open(path).ok()?;
     match from {

@@ -82,7 +82,7 @@ fn messages(out: &mut dyn Write, dialogue: &Dialogue) -> io::Result<()> {
     writeln!(out)
 }
 
-/// Writes the turns of a dialogue as rows. Acts and domains are separated by `|`, as the CSV reader expects.
+/// Writes the turns of a dialogue as CSV rows. Several acts or domains are separated by `|`, as the CSV reader expects.
 fn rows(out: &mut dyn Write, dialogue: &Dialogue) -> io::Result<()> {
     for turn in &dialogue.turns {
         let fields = [
@@ -127,13 +127,13 @@ fn transcript(out: &mut dyn Write, dialogue: &Dialogue) -> io::Result<()> {
 /// Writer of the rejects file: one JSON line for each rejected record or file.
 pub struct Rejects {
     file: Option<(PathBuf, BufWriter<File>)>,
-    /// Length of the file in bytes, including buffered lines. A resumed ingest continues at this position.
+    /// Length of the file in bytes, including buffered lines. A resumed ingest continues writing at this position.
     pub bytes: u64,
 }
 
 impl Rejects {
-    /// Opens the file and truncates it to `keep` bytes: the lines that an earlier run of the same ingest has written.
-    /// If `path` is `None`, [`Rejects::write`] does nothing.
+    /// Opens the rejects file and truncates it to its first `keep` bytes, which an earlier run of the same ingest
+    /// wrote. If `path` is `None`, [`Rejects::write`] does nothing.
     pub fn open(path: Option<PathBuf>, keep: u64) -> Result<Self> {
         let Some(path) = path else { return Ok(Rejects { file: None, bytes: 0 }) };
         let mut file =

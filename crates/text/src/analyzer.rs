@@ -11,7 +11,8 @@ use turnwise_core::{Error, Result};
 /// Name of the analyzer that splits Chinese text into dictionary words. It splits all other text as `mixed-1` does.
 const JIEBA: &str = "jieba-1";
 
-/// Text between the base analyzer and the language code in the name of an analyzer with stemming.
+/// Separator between the base name and the language code in the name of an analyzer with stemming, such as
+/// `mixed-1+stem-en`.
 const STEM: &str = "+stem-";
 
 /// Text analyzer, named `mixed-1` (default), `jieba-1`, or either with `+stem-LANGUAGE`.
@@ -49,8 +50,8 @@ impl Analyzer {
         tokens
     }
 
-    /// Returns the byte ranges in a text that match one of the terms, in ascending order. `terms` must be terms of this
-    /// analyzer. Overlapping and adjacent ranges are merged.
+    /// Returns the byte ranges where any of `terms` occurs in a text, in ascending order. `terms` must be terms from
+    /// the same analyzer. Overlapping and adjacent ranges are merged.
     pub fn ranges(&self, text: &str, terms: &[String]) -> Vec<Range<usize>> {
         let mut ranges: Vec<Range<usize>> = Vec::new();
         for token in self.analyze(text).into_iter().filter(|token| terms.contains(&token.term)) {

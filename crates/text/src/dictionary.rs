@@ -6,8 +6,8 @@ use jieba_rs::Jieba;
 
 use super::{Token, bigrams, push};
 
-/// Splits a run of Han characters into dictionary words. Also adds the shorter words within a long word, so that a
-/// short query matches the long word. If the run contains Kana or Hangul, splits it into bigrams instead. The arguments
+/// Splits a run of Han characters into dictionary words. Shorter words within a long word are also terms, so that a
+/// short query matches the long word. A run that contains Kana or Hangul is split into bigrams instead. The arguments
 /// are those of `cut` in [`super::scan`].
 pub(super) fn words(text: &str, letters: &[usize], end: usize, tokens: &mut Vec<Token>) {
     let run = &text[letters[0]..end];
@@ -15,7 +15,7 @@ pub(super) fn words(text: &str, letters: &[usize], end: usize, tokens: &mut Vec<
         return bigrams(text, letters, end, tokens);
     }
     let border = |n: usize| letters.get(n).copied().unwrap_or(end);
-    // Jieba returns offsets in characters. They are indexes into `letters`.
+    // Jieba returns character offsets, which are indexes into `letters`.
     let mut ranges: Vec<_> = dictionary()
         .cut_for_search(run, true)
         .into_iter()
@@ -34,7 +34,7 @@ fn dictionary() -> &'static Jieba {
 }
 
 fn is_han(c: char) -> bool {
-    // The caller passes only Han, Kana and Hangul, so excluding Kana and Hangul leaves Han.
+    // The caller passes only Han, Kana and Hangul. A character that is neither Kana nor Hangul is therefore Han.
     !matches!(c, '\u{3040}'..='\u{30ff}' | '\u{ac00}'..='\u{d7af}')
 }
 

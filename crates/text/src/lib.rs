@@ -5,7 +5,7 @@
 //! * Terms are normalized to NFKC and lower case. Matching therefore ignores case, character width, and whether
 //!   an accent is a separate character.
 //! * Han, Kana and Hangul text is split into overlapping character bigrams.
-//! * Other text gives one term per word. Apostrophes within a word are dropped: `don't` becomes `dont`.
+//! * Other text is split into words. Each word is one term, without apostrophes: `don't` becomes `dont`.
 //!
 //! [`Analyzer`] selects an analysis by its name. An index stores this name.
 //!
@@ -30,7 +30,7 @@ use unicode_normalization::UnicodeNormalization;
 
 use turnwise_core::script::is_unspaced;
 
-/// Name of the default analyzer. An index stores the name of its analyzer, because its queries must use the same one.
+/// Name of the default analyzer. An index stores the name of its analyzer, because queries must use the same analyzer.
 pub const ANALYZER: &str = "mixed-1";
 
 /// Maximum length of a word in characters. Longer words are split.
@@ -89,8 +89,8 @@ fn scan(text: &str, cut: impl Fn(&str, &[usize], usize, &mut Vec<Token>)) -> Vec
     tokens
 }
 
-/// Splits a run of characters into overlapping bigrams. A run of one character gives one term. The
-/// arguments are those of `cut` in [`scan`].
+/// Splits a run of characters into overlapping bigrams. A run of one character is a term by itself. The arguments are
+/// those of `cut` in [`scan`].
 fn bigrams(text: &str, letters: &[usize], end: usize, tokens: &mut Vec<Token>) {
     let border = |n: usize| letters.get(n).copied().unwrap_or(end);
     match letters.len() {
@@ -99,7 +99,7 @@ fn bigrams(text: &str, letters: &[usize], end: usize, tokens: &mut Vec<Token>) {
     }
 }
 
-/// Splits a text into words, and into single characters for scripts without word spaces. Only baseline rankers of the
+/// Splits a text into words. In scripts without word spaces, each character is a token. Only baseline rankers of the
 /// benchmarks use this function.
 pub fn words_and_letters(text: &str) -> Vec<Token> {
     scan(text, |text, letters, end, tokens| {

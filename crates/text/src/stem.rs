@@ -7,7 +7,7 @@ use frostem::{Algorithm, Stemmer};
 use crate::Token;
 use turnwise_core::{Error, Result};
 
-/// Language of a stemmer: an index in [`LANGUAGES`].
+/// Language of a stemmer, stored as an index into [`LANGUAGES`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Language(usize);
 
@@ -34,7 +34,7 @@ impl Language {
         LANGUAGES[self.0].0
     }
 
-    /// Replaces each term by its stem. Terms with a character that is not a Latin letter are unchanged.
+    /// Replaces each term with its stem. Terms that contain anything other than Latin letters are unchanged.
     pub(super) fn stem_all(self, tokens: &mut [Token]) {
         let stemmer = Stemmer::new(LANGUAGES[self.0].1);
         for token in tokens.iter_mut().filter(|token| token.term.chars().all(is_latin)) {

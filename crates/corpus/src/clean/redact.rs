@@ -16,13 +16,14 @@ pub const PHONE: &str = "[PHONE]";
 /// Placeholder for a card number.
 pub const CARD: &str = "[CARD]";
 
-/// Compiles a regular expression. Panics if it is invalid; the patterns are constants that the tests compile.
+/// Compiles a regular expression. Panics if the expression is invalid. All expressions are constants, and the tests
+/// compile them.
 #[allow(clippy::expect_used)]
 fn pattern(text: &str) -> Regex {
     Regex::new(text).expect("a valid pattern")
 }
 
-// The word boundaries are ASCII only, because Chinese text has no space between numbers and characters.
+// Word boundaries (`\b`) are ASCII only, because Chinese text has no spaces between numbers and Han characters.
 static EMAILS: LazyLock<Regex> = LazyLock::new(|| {
     pattern(
         r"(?i)[\p{Latin}0-9._%+-]+(?:@|\s?\[at\]\s?|\s\(at\)\s)[\p{Latin}0-9-]+(?:\.[\p{Latin}0-9-]+)*\.\p{Latin}{2,}",
@@ -41,10 +42,10 @@ static PHONES: LazyLock<Regex> = LazyLock::new(|| {
     ))
 });
 
-/// Replaces personal data in a text by placeholders, and adds the number of replacements to `cleaned`.
+/// Replaces personal data in a text with placeholders, and adds the number of replacements to `cleaned`.
 pub fn text<'t>(text: &'t str, cleaned: &mut Cleaned) -> Cow<'t, str> {
     let mut out = Cow::Borrowed(text);
-    // Fast path for most turns: every match contains one of these characters.
+    // Fast path for most turns: a text without any of these characters contains no match.
     if !text.bytes().any(|b| b.is_ascii_digit() || b == b'@' || b == b'[' || b == b'(') {
         return out;
     }

@@ -28,11 +28,11 @@ pub const FIELDS: [&str; 15] = [
 pub struct Filter {
     text: String,
     node: Node,
-    /// The conditions. A [`Node::Test`] contains the index of its condition.
+    /// Conditions of the filter. A [`Node::Test`] contains an index into this list.
     tests: Vec<Test>,
 }
 
-/// Node of the syntax tree of a filter. `field!=value` is the negation of `field=value`.
+/// Node of the syntax tree of a filter. `field!=value` is stored as the negation of `field=value`.
 #[derive(Debug, Clone, PartialEq)]
 enum Node {
     And(Vec<Node>),
@@ -107,13 +107,14 @@ impl Filter {
         &self.text
     }
 
-    /// Returns a filter that matches where both filters match. Returns an error if the new filter has too many
-    /// conditions or is nested too deeply.
+    /// Returns a filter that matches if both filters match. Returns an error if the new filter has too many conditions
+    /// or is nested too deeply.
     pub fn and(&self, other: &Filter) -> Result<Filter> {
         format!("({}) and ({})", self.text, other.text).parse()
     }
 
-    /// Returns the name of the first field that is not in `fields`. Every metadata field has the name `meta.KEY`.
+    /// Returns the name of the first field of the filter that is not in `fields`. For any metadata field, the name is
+    /// the literal string `meta.KEY`, not the actual key.
     pub fn first_field_not_in(&self, fields: &[&str]) -> Option<&'static str> {
         self.tests.iter().map(|test| test.field.name()).find(|name| !fields.contains(name))
     }
@@ -126,7 +127,7 @@ impl std::fmt::Display for Filter {
 }
 
 impl Node {
-    /// Evaluates the node. `known` returns the result of the condition with an index, or `None` if the result is
+    /// Evaluates the node. `known` returns the result of the condition with the given index, or `None` if the result is
     /// unknown. Returns `None` if the result of the node depends on unknown results.
     fn holds(&self, known: &dyn Fn(usize) -> Option<bool>) -> Option<bool> {
         let all = |nodes: &[Node], decides: bool| {
@@ -210,7 +211,8 @@ impl Field {
         NAMED_FIELDS.iter().find(|(_, field)| field == self).map_or("meta.KEY", |(name, _)| *name)
     }
 
-    /// Visits the values that the dialogue itself has for this field. Each turn of the dialogue has these values too.
+    /// Visits the values of this field that belong to the dialogue itself. They also apply to each turn of the
+    /// dialogue.
     fn visit_dialogue<'a>(&self, d: &'a Dialogue, visit: Visit<'_, 'a>) {
         let mut texts =
             |texts: &mut dyn Iterator<Item = &'a str>| texts.for_each(|text| visit(TypedValue::Text(text)));
@@ -227,8 +229,8 @@ impl Field {
         }
     }
 
-    /// Visits the values that a dialogue gets from its turns. The time is that of the dialogue, or else of the first
-    /// turn with a time. The length is the total length of the turns.
+    /// Visits the values of this field that a dialogue takes from its turns. The time is the time of the dialogue, or
+    /// else the time of the first turn with a time. The length is the total length of the turns in characters.
     fn visit_turns<'a>(&self, d: &'a Dialogue, visit: Visit<'_, 'a>) {
         match self {
             Field::Time => {
@@ -245,7 +247,7 @@ impl Field {
         }
     }
 
-    /// Visits the values that a turn has for this field. A turn without a time has the time of its dialogue.
+    /// Visits the values of this field that belong to a turn. A turn without a time has the time of its dialogue.
     fn visit_turn<'a>(&self, d: &'a Dialogue, turn: &'a Turn, visit: Visit<'_, 'a>) {
         match self {
             Field::Role => turn.role.iter().for_each(|role: &'a Role| visit(TypedValue::Text(role.as_str()))),

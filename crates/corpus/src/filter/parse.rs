@@ -9,7 +9,7 @@ use super::{Comparison, FIELDS, Field, Filter, NAMED_FIELDS, Node, Test, Value};
 use crate::Time;
 use turnwise_core::error::{Error, Result};
 
-/// Maximum number of conditions in a filter, because [`Filter::decide`] has one bit per condition in a `u64`.
+/// Maximum number of conditions in a filter. [`Filter::decide`] uses one bit of a `u64` for each condition.
 const MAX_TESTS: usize = 64;
 
 impl FromStr for Filter {
@@ -66,7 +66,7 @@ fn wrong(message: String) -> Error {
 struct Token {
     text: String,
     quoted: bool,
-    /// Position of the first character in the filter, counted from 1.
+    /// Position of the token's first character in the text of the filter, counted from 1.
     at: usize,
 }
 

@@ -1,23 +1,23 @@
-//! Interface for search engines that evaluate filters themselves. An index uses facts. An engine with a query language
-//! of its own translates the syntax tree.
+//! Interface for search engines that evaluate filters without reading records. An index uses facts, which are encoded
+//! field values. An engine with its own query language translates the syntax tree of the filter.
 //!
-//! A fact is a value of a field, encoded as a short term that an index stores with a document. It consists of the field
-//! name, a divider, a type letter and the value. In the fact for `role=user`, `role` and the divider come before `tuser`.
-//! An index evaluates a filter without reading records: it finds the matching facts, and then the documents with them.
+//! A fact is a short term that an index stores with a document. It consists of the field name, a divider, a type letter
+//! and the value. For example, the fact for `role=user` is `role`, the divider and `tuser`. To evaluate a filter, an
+//! index finds the facts that match, and then the documents that have these facts.
 //!
-//! The texts of turns are not stored as facts, and a very long value is stored only as a marker. If the result of a
-//! filter depends on a text or a marker, the engine must read the record.
+//! The texts of turns are not stored as facts. For a very long value, the fact contains only a marker. If the result of
+//! a filter depends on a text or a marker, the engine must read the record.
 
 use super::{Field, Filter, NAMED_FIELDS, Node, Value, parse};
 use crate::{Dialogue, Time, Turn};
 use turnwise_core::error::Result;
 
-/// Maximum length in bytes of a text in a fact (encoded field value). A marker replaces a longer text.
+/// Maximum length in bytes of a text in a fact (encoded field value). A longer text is replaced with a marker.
 pub const MAX_FACT_BYTES: usize = 1024;
 
-/// Divider between the field name and the value in a fact, which is an encoded field value.
+/// Divider between the field name and the value in a fact (encoded field value).
 const DIVIDER: char = '\u{1}';
-/// First character of each fact (encoded field value) that a dialogue gets from its turns.
+/// First character of each fact (encoded field value) that a dialogue takes from its turns.
 const OF_TURNS: char = '*';
 
 /// The facts of a dialogue or a turn: strings that encode the values of its filterable fields.
@@ -25,7 +25,8 @@ const OF_TURNS: char = '*';
 pub struct Facts(Vec<String>);
 
 impl Facts {
-    /// Returns the sorted, distinct facts of a dialogue, without its id and the texts, numbers and metadata of turns.
+    /// Returns the distinct facts of a dialogue, sorted. The id of the dialogue and the texts, numbers and metadata of
+    /// its turns are omitted.
     pub fn of_dialogue(dialogue: &Dialogue) -> Vec<String> {
         let mut facts = Facts::default();
         for field in fields(dialogue.metadata.keys()) {
@@ -41,7 +42,7 @@ impl Facts {
         facts.distinct()
     }
 
-    /// Returns the sorted, distinct facts of a turn. Its text and the facts of its dialogue are omitted.
+    /// Returns the distinct facts of a turn, sorted. The text of the turn and the facts of its dialogue are omitted.
     pub fn of_turn(dialogue: &Dialogue, turn: &Turn) -> Vec<String> {
         let mut facts = Facts::default();
         for field in fields(turn.metadata.keys()).filter(|field| *field != Field::Text) {
@@ -67,20 +68,20 @@ impl Facts {
     }
 }
 
-/// Returns all fields: the fields with fixed names, then a metadata field for each key.
+/// Returns all fields: the fields with fixed names, then one metadata field for each of `keys`.
 fn fields<'a>(keys: impl Iterator<Item = &'a String> + 'a) -> impl Iterator<Item = Field> + 'a {
     let named = NAMED_FIELDS.iter().map(|(_, field)| field.clone());
     named.chain(keys.map(|key| Field::Meta(key.clone())))
 }
 
-/// Returns whether the facts of a dialogue include the values that its turns have for a field. Texts and turn numbers
-/// are excluded, because they would give too many facts.
+/// Returns whether the facts of a dialogue include the values of a field in its turns. Texts and turn numbers are
+/// excluded, because they would produce too many facts.
 fn indexes_turn_values(field: &Field) -> bool {
     !matches!(field, Field::Text | Field::Turn)
 }
 
-/// Returns the prefix of all facts (encoded values) of a field. A divider in a metadata key is doubled, so that it
-/// differs from the divider after the key.
+/// Returns the common prefix of the facts (encoded values) of a field. A divider within a metadata key is doubled, so
+/// that it differs from the divider after the key.
 fn name(field: &Field) -> String {
     match field {
         Field::Meta(key) => {
@@ -90,7 +91,8 @@ fn name(field: &Field) -> String {
     }
 }
 
-/// The two prefixes of the facts (encoded values) of a field: one for values from turns, one for other values.
+/// The two prefixes of facts (encoded field values) of a field. One prefix is for values that a dialogue takes from its
+/// turns, the other for all other values.
 pub struct FactNames([String; 2]);
 
 impl FactNames {
@@ -100,7 +102,8 @@ impl FactNames {
         Ok(FactNames([format!("{OF_TURNS}{name}"), name]))
     }
 
-    /// Returns the value in a fact. Returns `None` if the fact has a different field, or a marker for a long text.
+    /// Returns the value in a fact of this field. Returns `None` if the fact belongs to a different field, or if it
+    /// contains only the marker for a long text.
     pub fn value<'f>(&self, fact: &'f str) -> Option<&'f str> {
         let value = self.0.iter().find_map(|name| fact.strip_prefix(name.as_str()))?;
         value.strip_prefix(['t', 'n', 'i'])
@@ -108,32 +111,33 @@ impl FactNames {
 }
 
 impl Filter {
-    /// Number of conditions in the filter. Other methods identify a condition by its index, counted from 0.
+    /// Returns the number of conditions in the filter. Other methods identify a condition by its index, counted from 0.
     pub fn tests(&self) -> usize {
         self.tests.len()
     }
 
-    /// Returns whether the condition with this index tests the dialogue id.
+    /// Returns whether the condition with index `test` tests the dialogue id.
     pub fn tests_id(&self, test: usize) -> bool {
         self.tests[test].field == Field::Id
     }
 
-    /// Returns the prefixes of the facts (encoded values) that the condition with this index tests. If `whole` is true,
-    /// the filter is evaluated on whole dialogues, and the prefix for values from turns is included.
+    /// Returns the prefixes of the facts (encoded values) that the condition with index `test` tests. `whole` means
+    /// that the filter is evaluated on whole dialogues. The prefix for values from turns is then included.
     pub fn fact_names(&self, test: usize, whole: bool) -> Vec<String> {
         let name = name(&self.tests[test].field);
         if whole { vec![format!("{OF_TURNS}{name}"), name] } else { vec![name] }
     }
 
-    /// Returns whether evaluating the condition with this index needs the stored dialogue, because facts are not
-    /// enough. `whole` means that the filter is evaluated on whole dialogues.
+    /// Returns whether the condition with index `test` can be evaluated only on the stored dialogue, not on facts.
+    /// `whole` means that the filter is evaluated on whole dialogues.
     pub fn needs_record(&self, test: usize, whole: bool) -> bool {
         let field = &self.tests[test].field;
         *field == Field::Text || whole && !indexes_turn_values(field)
     }
 
-    /// Returns whether the value in a fact satisfies the condition with this index. Returns `None` for the marker of a
-    /// long text. For `field!=x`, the condition is `field=x`.
+    /// Returns whether the value in a fact satisfies the condition with index `test`. `value` is the fact without its
+    /// prefix. Returns `None` for the marker of a long text. The condition of `field!=x` is `field=x`, and
+    /// [`Filter::decide`] negates the result.
     pub fn fact_matches(&self, test: usize, value: &str) -> Option<bool> {
         let mut chars = value.chars();
         let kind = chars.next();
@@ -143,19 +147,20 @@ impl Filter {
             Some('t') => TypedValue::Text(value),
             Some('n') => TypedValue::Number(value.parse().ok()?),
             Some('i') => TypedValue::Time(Time::parse(value)?),
-            // The fact belongs to a different metadata key that starts with this key.
+            // The fact belongs to a different metadata key that starts with the key of the condition.
             _ => return Some(false),
         };
         Some(self.tests[test].fits(found))
     }
 
-    /// Returns whether a dialogue id satisfies the condition with this index. For `id!=x`, the condition is `id=x`.
+    /// Returns whether a dialogue id satisfies the condition with index `test`. The condition of `id!=x` is `id=x`, and
+    /// [`Filter::decide`] negates the result.
     pub fn id_matches(&self, test: usize, id: &str) -> bool {
         self.tests[test].fits(TypedValue::Text(id))
     }
 
-    /// Evaluates the filter. Bit N of `fit` is 1 if some value satisfies condition N. Bit N of `unknown` is 1 if an
-    /// unknown value may satisfy condition N. Returns `None` if the result depends on unknown values.
+    /// Evaluates the filter. Bit N of `fit` is 1 if a known value satisfies condition N. Bit N of `unknown` is 1 if an
+    /// unknown value could satisfy condition N. Returns `None` if the result depends on unknown values.
     pub fn decide(&self, fit: u64, unknown: u64) -> Option<bool> {
         self.node.holds(&|n| {
             let bit = 1u64 << n;
@@ -254,8 +259,9 @@ fn full_name(field: &Field) -> String {
     }
 }
 
-/// Visits all field values that filters can match: those of a turn and its dialogue, or those of the whole dialogue if
-/// `turn` is `None`. For a whole dialogue, the texts, numbers and metadata of its turns are omitted.
+/// Calls `visit` with the name and value of each field that filters can test. The values are those of a turn and its
+/// dialogue, or those of the whole dialogue if `turn` is `None`. For a whole dialogue, the texts, numbers and metadata
+/// of its turns are omitted.
 pub fn visit_values<'a>(
     dialogue: &'a Dialogue,
     turn: Option<&'a Turn>,
@@ -284,8 +290,8 @@ mod tests {
 
     use super::*;
 
-    /// Evaluates a filter as an index does: finds the conditions that a fact (encoded field value) satisfies, and the
-    /// unknown conditions.
+    /// Evaluates a filter as an index does. Finds the conditions that are satisfied by a fact (encoded field value),
+    /// and the conditions with unknown results.
     fn by_facts(filter: &Filter, dialogue: &Dialogue, turn: Option<&Turn>) -> Option<bool> {
         let of_dialogue = Facts::of_dialogue(dialogue);
         let of_turn = turn.map(|turn| Facts::of_turn(dialogue, turn)).unwrap_or_default();

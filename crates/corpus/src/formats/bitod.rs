@@ -1,5 +1,5 @@
-//! BiTOD: dialogues in six domains, in English or Chinese. Each file is a JSON object of `id: {Scenario, Events}` for one
-//! language and split.
+//! BiTOD: dialogues in six domains, in English or Chinese. Each file contains one split in one language. It is a JSON
+//! object that maps dialogue ids to `{Scenario, Events}`.
 
 use serde::Deserialize;
 use serde_json::Value;
@@ -22,7 +22,7 @@ struct Record {
     events: Vec<Event>,
 }
 
-/// Event of a dialogue: an utterance of the user or the agent, a query of the agent, or a result of the query.
+/// Event of a dialogue: an utterance of the user or the agent, a query by the agent, or a query result.
 #[derive(Deserialize)]
 #[serde(expecting = "an object with an event")]
 struct Event {
@@ -51,7 +51,7 @@ fn read(input: Input, options: &ReadOptions) -> Result<Dialogues> {
     let split = split_of(&stem);
     Ok(support::from_elements(input, options, 1, move |element| {
         let read: Record = record(element, None)?;
-        // The keys are unique only within a file.
+        // The keys of the dialogues are unique only within a file.
         let key = element.keys.last().map_or("", String::as_str);
         let mut dialogue = support::dialogue(DialogueId::new(format!("{stem}-{key}"))?, "bitod", None);
         dialogue.domains = domains(&read.scenario);
@@ -64,7 +64,7 @@ fn read(input: Input, options: &ReadOptions) -> Result<Dialogues> {
     }))
 }
 
-/// Appends the utterances as turns. The names of the agent's queries become metadata of its next turn.
+/// Appends the utterances as turns. The API names in the agent's queries become metadata of the agent's next turn.
 fn add_events(dialogue: &mut Dialogue, events: Vec<Event>) {
     let mut queried = Vec::new();
     for event in events {
@@ -93,7 +93,8 @@ fn names(value: &Value) -> impl Iterator<Item = &str> {
     list.iter().filter_map(Value::as_str).filter(|name| !name.is_empty())
 }
 
-/// Returns the domains of the user's tasks. If there are none, returns the domains of the tasks that the agent can do.
+/// Returns the domains of the user's tasks. If there are none, returns the domains of the tasks that the agent can
+/// perform.
 fn domains(scenario: &Value) -> Vec<String> {
     let goals = scenario.get("User_Goal").and_then(Value::as_object);
     let capabilities = scenario.get("WizardCapabilities").and_then(Value::as_array);
@@ -109,7 +110,8 @@ fn domains(scenario: &Value) -> Vec<String> {
     domains
 }
 
-/// Returns the domain of a task: `hotels` for `hotels_en_US_booking`. Chinese task names have the same domains.
+/// Returns the domain of a task, such as `hotels` for `hotels_en_US_booking`. Chinese task names are mapped to the same
+/// domains.
 fn domain(task: &str) -> &str {
     match task {
         _ if task.starts_with("餐馆") => "restaurants",
@@ -121,8 +123,8 @@ fn domain(task: &str) -> &str {
     }
 }
 
-/// Returns the language in the file name (`zh_train`). For other file names, returns `zh` if a text has a Chinese
-/// character, and `en` otherwise.
+/// Returns the language code in the file name, such as `zh` in `zh_train`. If there is none, returns `zh` if a text
+/// contains a Chinese character, and `en` otherwise.
 fn language(stem: &str, dialogue: &Dialogue) -> &'static str {
     let mut words = stem.split(|c: char| !c.is_ascii_alphanumeric());
     match words.find(|word| matches!(*word, "en" | "zh")) {

@@ -1,6 +1,6 @@
 //! Shared code of the readers for chats in JSON ([`super::messages`], [`super::sharegpt`]).
 //!
-//! A file has one record per line, one array of records, or a single record over several lines.
+//! A file contains one record per line, one array of records, or a single record over several lines.
 
 use std::io::{Cursor, Read};
 
@@ -21,15 +21,16 @@ fn shape(probe: &Probe<'_>) -> Shape {
     if probe.text.trim_start().starts_with('[') {
         return Shape::Array;
     }
-    // A line can also end like this if it is cut off, but the first line is rarely that long.
+    // A line that is cut off can also end with `{`, `[` or `,`, but the first line is rarely cut off.
     match probe.text.lines().map(str::trim).find(|line| !line.is_empty()) {
         Some(first) if first.starts_with('{') && first.ends_with(['{', '[', ',']) => Shape::Object,
         _ => Shape::Lines,
     }
 }
 
-/// Returns `Yes` if `is_turn` accepts the first item of a list under one of `keys` in one of the first eight records.
-/// If no record is complete, returns `Maybe` if the first 400 characters contain `start`, ignoring white space.
+/// Returns `Yes` if one of the first eight records has a list of turns. Such a list is the value of a key in `keys`,
+/// and `is_turn` accepts its first item. If no record is complete, returns `Maybe` if the first 400 characters contain
+/// `start`, ignoring white space.
 pub(super) fn fit(probe: &Probe<'_>, keys: &[&str], is_turn: fn(&Value) -> bool, start: &str) -> Fit {
     const RECORDS: usize = 8;
     let elements = |text: &str| -> Vec<Record> {
@@ -93,12 +94,13 @@ fn record(json: &[u8]) -> Result<Record, RecordError> {
     })
 }
 
-/// Names of the field with the id of a record. If a record has several of these fields, the first name wins.
+/// Possible names of the id field of a record, separated by spaces. If a record has several of these fields, the first
+/// name in this list is used.
 const ID_KEYS: &str =
     "id conversation_id conversation_hash dialogue_id chat_id thread_id session_id prompt_id custom_id";
 
-/// Creates a dialogue without turns from the id, title, time and language of a record, and removes these fields from the
-/// record. The id of a record without an id is made from the file name and the position of the record.
+/// Creates a dialogue without turns from the id, title, time and language of a record, and removes these fields from
+/// the record. If the record has no id, the id is made from the file name and the position of the record.
 fn begin(record: &mut Record, stem: &str, position: u64) -> Result<Dialogue, RecordError> {
     let id = take(record, ID_KEYS.split(' '), scalar_text);
     let mut dialogue = support::dialogue(support::id_or_generated(id, stem, position)?, stem, None);
@@ -110,7 +112,7 @@ fn begin(record: &mut Record, stem: &str, position: u64) -> Result<Dialogue, Rec
     Ok(dialogue)
 }
 
-/// Removes the first field with one of the keys and with a value that `convert` accepts. Returns the converted value.
+/// Removes the first field in `keys` whose value `convert` accepts. Returns the converted value.
 fn take<'k, T>(
     record: &mut Record,
     keys: impl IntoIterator<Item = &'k str>,
@@ -139,7 +141,7 @@ fn scalar_text(value: &Value) -> Option<String> {
     }
 }
 
-/// Removes and returns the first text that is not blank in a field with one of the keys.
+/// Removes the first field in `keys` whose value is a text that is not blank. Returns the text.
 pub(super) fn take_text(record: &mut Record, keys: &[&str]) -> Option<String> {
     take(record, keys.iter().copied(), |value| {
         value.as_str().filter(|text| !text.trim().is_empty()).map(str::to_owned)
@@ -147,7 +149,7 @@ pub(super) fn take_text(record: &mut Record, keys: &[&str]) -> Option<String> {
 }
 
 /// Removes and returns the time of a record: an RFC 3339 time, or a Unix timestamp in seconds or milliseconds. A field
-/// that is not a time stays in the record.
+/// that does not contain a time stays in the record.
 pub(super) fn take_time(record: &mut Record) -> Option<Time> {
     let keys = ["time", "timestamp", "created_at", "create_time", "created", "date"];
     take(record, keys, |value| match value {
@@ -196,7 +198,7 @@ fn names(tools: Option<&Value>) -> Vec<String> {
     list.iter().filter_map(name).collect()
 }
 
-/// Returns the role for a role name of a chat. The results of tools have the role `tool`.
+/// Maps a role name in a chat file to a [`Role`]. Tool results have the role name `tool`.
 pub(super) fn role(name: &str) -> Role {
     match name.trim().to_lowercase().as_str() {
         "user" | "usr" | "human" | "customer" | "client" | "prompter" | "visitor" => Role::User,
@@ -210,7 +212,7 @@ pub(super) fn role(name: &str) -> Role {
     }
 }
 
-/// A call of a tool (function) by the assistant.
+/// Tool call (function call) of the assistant.
 #[derive(Debug)]
 pub(super) struct Call {
     pub(super) id: Option<String>,
@@ -230,7 +232,8 @@ pub(super) struct Content {
 }
 
 impl Content {
-    /// Parses a `content` field: text, a number, null, an object, or a list of them. Returns `None` for anything else.
+    /// Parses a `content` field: a text, a number, null, an object, or a list of these. Returns `None` for other
+    /// values.
     pub(super) fn of(value: &Value) -> Option<Self> {
         let mut content = Content::default();
         content.add(value, 0).then_some(content)
@@ -273,7 +276,8 @@ impl Content {
         }
     }
 
-    /// Returns the text. If the text is blank, returns the tool calls, such as `lookup({"order": 7})`, one per line.
+    /// Returns the text. If the text is blank, returns the tool calls, one per line. A call is formatted like
+    /// `lookup({"order": 7})`.
     pub(super) fn text_or_calls(&self) -> String {
         if !self.text.trim().is_empty() {
             return self.text.clone();

@@ -1,4 +1,4 @@
-//! Shared code of the readers for chats in plain text: builds dialogues line by line, with a maximum size.
+//! Shared code of the readers for chats in plain text. Dialogues are built line by line, and their size is limited.
 
 use std::collections::VecDeque;
 
@@ -7,16 +7,16 @@ use crate::formats::prelude::*;
 /// Dialogues and errors that a [`LineReader`] has completed, each with the line where it starts.
 pub(super) type Out = VecDeque<(u64, Result<Dialogue, RecordError>)>;
 
-/// Builder of the dialogues in a file, line by line. [`read`] calls it for each line.
+/// Builder that creates the dialogues of a file from its lines. Used by [`read`].
 pub(super) trait LineReader: Send {
     /// Processes the next line of the file. Appends the completed dialogues and errors to `out`.
     fn line(&mut self, line: Line<'_>, out: &mut Out);
 
-    /// Completes the current dialogue, if any. [`read`] calls this at the end of the file, unless reading fails.
+    /// Completes the current dialogue, if any. [`read`] calls this method at the end of the file, unless reading fails.
     fn end(&mut self, out: &mut Out);
 }
 
-/// Reads the dialogues of a file. If reading fails, the last dialogue is dropped, because it would look complete.
+/// Reads the dialogues of a file. If reading fails, the last dialogue is dropped, because it can be incomplete.
 pub(super) fn read(input: Input, options: &ReadOptions, mut reader: impl LineReader + 'static) -> Dialogues {
     let path = input.name.clone();
     let mut lines = Lines::new(input.into_stream(), options.max_record);
@@ -49,11 +49,12 @@ pub(super) struct Draft {
     limit: usize,
 }
 
-/// Number of bytes that each turn adds to the size of a dialogue, in addition to its texts.
+/// Number of bytes that each turn adds to the size of a dialogue, in addition to its speaker name and text.
 const TURN_BYTES: u64 = 64;
 
 impl Draft {
-    /// Starts a dialogue at a line of the file. [`Draft::finish`] rejects a dialogue over `limit` bytes.
+    /// Creates a draft of a dialogue that starts at `line`. [`Draft::finish`] rejects a dialogue with more than `limit`
+    /// bytes.
     pub(super) fn new(dialogue: Dialogue, line: u64, limit: usize) -> Self {
         Draft { dialogue, start_line: line, bytes: 0, limit }
     }
@@ -90,7 +91,8 @@ impl Draft {
         }
     }
 
-    /// Returns the dialogue, or an error if it is over the limit. The first value is the line where the dialogue starts.
+    /// Returns the line where the dialogue starts, and the dialogue. If the dialogue is over the limit, returns an
+    /// error instead of the dialogue.
     pub(super) fn finish(mut self) -> (u64, Result<Dialogue, RecordError>) {
         if self.bytes > self.limit as u64 {
             let reason = support::too_long(self.bytes, self.limit);

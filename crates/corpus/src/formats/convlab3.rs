@@ -1,4 +1,5 @@
-//! Unified format of ConvLab-3, in which dozens of corpora are published: `dialogues.json`, a JSON array of dialogues.
+//! Unified format of ConvLab-3. Dozens of corpora are published in this format. The dialogues of a corpus are a JSON
+//! array in `dialogues.json`.
 
 use std::path::Path;
 
@@ -136,7 +137,8 @@ fn formatted(act: &Act) -> String {
     support::act(&act.intent, &act.domain, &act.slot, &value)
 }
 
-/// Returns the scalar fields that some corpora add, such as an emotion. Other fields, such as states, are dropped.
+/// Returns the extra fields with scalar values, such as an emotion, as metadata. Other extra fields, such as states,
+/// are dropped.
 fn scalars(rest: Map<String, Value>) -> Metadata {
     let empty = |value: &Value| value.as_str().is_some_and(str::is_empty);
     let scalar = |value: &Value| value.is_string() || value.is_number() || value.is_boolean();
@@ -164,7 +166,7 @@ mod tests {
   {"dataset": "cars", "data_split": "train", "dialogue_id": "cars-train-2", "domains": [], "turns": []}
 ]"#;
 
-    /// A record as in DailyDialog: acts without domain or slot, and an emotion for each turn.
+    /// A record like those of DailyDialog. The acts have no domain and no slot, and each turn has an emotion.
     const CHITCHAT: &str = r#"[{"dataset": "dailydialog", "data_split": "test", "dialogue_id": "dailydialog-test-0", "original_id": "test-0",
   "domains": ["Work"], "turns": [
   {"speaker": "user", "utterance": "Busy?", "utt_idx": 0, "dialogue_acts": {"binary": [{"intent": "question", "domain": "", "slot": ""}], "categorical": [], "non-categorical": []}, "emotion": "no emotion"},

@@ -1,4 +1,4 @@
-//! CrossWOZ: Chinese task-oriented dialogues in five domains. A file is a JSON object of dialogues by id.
+//! CrossWOZ: Chinese task-oriented dialogues in five domains. A file is a JSON object that maps ids to dialogues.
 
 use serde::Deserialize;
 use serde_json::Value;
@@ -15,7 +15,7 @@ pub(super) static FORMAT: Format = Format {
 #[derive(Deserialize)]
 struct Record {
     messages: Vec<Message>,
-    /// Each goal is a list of a number, a domain, a slot, a value and whether the goal was reached.
+    /// Each goal is a list: number, domain, slot, value, and whether the goal was reached.
     #[serde(default)]
     goal: Vec<Vec<Value>>,
     #[serde(rename = "task description", default)]
@@ -23,7 +23,7 @@ struct Record {
     #[serde(rename = "type")]
     kind: Option<String>,
     #[serde(rename = "sys-usr")]
-    /// Numbers of the two crowd workers, who play the system and the user.
+    /// Numbers of the two crowd workers. One of them plays the system, the other plays the user.
     workers: Option<Value>,
 }
 
@@ -31,7 +31,7 @@ struct Record {
 struct Message {
     content: String,
     role: String,
-    /// Each act is a list of an intent, a domain, a slot and a value. `none` and the empty text mean a missing part.
+    /// Each act is a list: intent, domain, slot and value. A part that is `none` or an empty text is missing.
     #[serde(default)]
     dialog_act: Vec<Vec<Value>>,
 }
@@ -75,7 +75,7 @@ fn dialogue(id: &str, element: &Element, split: &str) -> Result<Dialogue, Record
     Ok(dialogue)
 }
 
-/// Formats a dialog act, which is a list of an intent, a domain, a slot and a value.
+/// Formats a dialog act. `parts` are the intent, domain, slot and value.
 fn act(parts: &[Value]) -> String {
     let part = |at| match parts.get(at).and_then(Value::as_str) {
         Some("none") | None => "",

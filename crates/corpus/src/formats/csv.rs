@@ -128,7 +128,7 @@ fn read_time(text: &str) -> Option<Time> {
     }
 }
 
-/// Fields that can have a column in a table. The value of a variant is an index in [`FIELDS`].
+/// Field that can have a column in a table. The discriminant of each variant is its index in [`FIELDS`].
 #[derive(Clone, Copy)]
 enum Field {
     Id,
@@ -143,8 +143,8 @@ enum Field {
     Title,
 }
 
-/// The name of each field in `--map`, and common column names, the most likely name first. Column names are in lower
-/// case and without punctuation.
+/// For each [`Field`], its name in `--map` and its common column names, separated by spaces. The most likely column
+/// name comes first. Column names are in lower case and without punctuation.
 const FIELDS: [(&str, &str); 10] = [
     (
         "id",
@@ -171,17 +171,18 @@ pub struct ColumnMap {
 const MAP_EXAMPLE: &str = "for example: --map id=session,speaker=from,text=message";
 
 impl ColumnMap {
-    /// Returns the column of a field: a name, or a number counted from 1.
+    /// Returns the column to which a field is mapped: a column name, or a column number counted from 1.
     pub fn column(&self, field: &str) -> Option<&str> {
         self.fields.get(field).map(String::as_str)
     }
 
-    /// Returns the names of turn metadata with the columns that contain the values.
+    /// Returns the metadata keys for turns, each with the column that contains its values.
     pub fn metadata(&self) -> impl Iterator<Item = (&str, &str)> {
         self.fields.iter().filter_map(|(f, c)| Some((f.strip_prefix("meta.")?, c.as_str())))
     }
 
-    /// Returns the first entry of the map with a column that the table lacks. `row` is the first row of the table.
+    /// Returns the first entry (field and column) whose column is missing in the table. `row` is the first row of the
+    /// table.
     fn missing_in(&self, row: &[String]) -> Option<(&String, &String)> {
         self.fields.iter().find(|(_, column)| column_index(column, row).is_none())
     }
@@ -213,7 +214,7 @@ impl FromStr for ColumnMap {
     }
 }
 
-/// Columns of the fields, as indexes counted from 0.
+/// Columns of a table by field. A column is an index counted from 0.
 #[derive(Debug, PartialEq)]
 struct Columns {
     dialect: Dialect,
@@ -224,7 +225,7 @@ struct Columns {
     text: usize,
     /// The column of each [`Field`], or `None` if the table has no such column.
     fields: [Option<usize>; FIELDS.len()],
-    /// Names and columns of the turn metadata.
+    /// Keys of the turn metadata, each with its column.
     metadata: Vec<(String, usize)>,
 }
 
@@ -234,7 +235,8 @@ fn plain(name: &str) -> String {
 }
 
 impl Columns {
-    /// Finds the columns of a file from its beginning, by the map or by the column names.
+    /// Finds the columns of a file by the map, or by the column names if there is no map. Only the beginning of the
+    /// file is needed.
     fn find(name: &str, beginning: &str, map: Option<&ColumnMap>) -> Result<Columns> {
         let tables = readings(beginning);
         let Some((_, widest)) = tables.iter().max_by_key(|(_, row)| row.len()) else {
@@ -269,8 +271,8 @@ impl Columns {
         found.reduce(|best, next| if next.known() > best.known() { next } else { best })
     }
 
-    /// Creates the columns from `lookup`, which returns the column of a field. The arguments of `lookup` are the name of
-    /// the field and its common column names. Returns `None` if there is no text column.
+    /// Creates the columns. `lookup` returns the column of a field. The arguments of `lookup` are the name of the field
+    /// and its common column names. Returns `None` if there is no text column.
     fn new(dialect: Dialect, width: usize, lookup: impl Fn(&str, &str) -> Option<usize>) -> Option<Columns> {
         let fields = FIELDS.map(|(field, names)| lookup(field, names));
         let text = fields[Field::Text as usize]?;
@@ -281,7 +283,7 @@ impl Columns {
         self.fields[field as usize]
     }
 
-    /// Number of fields that have a column in the file.
+    /// Returns the number of fields that have a column in the table.
     fn known(&self) -> usize {
         self.fields.iter().flatten().count()
     }
@@ -308,14 +310,14 @@ impl Columns {
         Some(columns)
     }
 
-    /// Finds the columns by a map. Returns `None` if the first row of the table lacks a column of the map.
+    /// Finds the columns by a map. Returns `None` if a column of the map is missing in the first row of the table.
     fn mapped(map: &ColumnMap, dialect: Dialect, row: &[String]) -> Option<Columns> {
         map.missing_in(row).is_none().then_some(())?;
         let mut columns = Columns::new(dialect, row.len(), |field, _| column_index(map.column(field)?, row))?;
         columns.metadata =
             map.metadata().filter_map(|(name, c)| Some((name.to_owned(), column_index(c, row)?))).collect();
-        // A map with column names needs a header. With numbers only, the first row is a header if it contains known
-        // names.
+        // A map with column names needs a header. If the map has only numbers, the first row is a header if it contains
+        // common column names.
         let has_known_names = FIELDS.iter().zip(columns.fields).any(|((_, names), at)| {
             let cell = at.and_then(|at| row.get(at)).map(|cell| plain(cell));
             cell.is_some_and(|cell| names.split(' ').any(|name| name == cell))
@@ -326,7 +328,7 @@ impl Columns {
     }
 }
 
-/// Reads the first row with each delimiter, and sorts the results by likelihood.
+/// Reads the first row with each possible delimiter. Returns all results, the most likely result first.
 ///
 /// A delimiter that splits each of the first 20 rows into the same number of columns (at least 2) is the most likely.
 /// Otherwise, more columns are more likely.
@@ -357,15 +359,15 @@ fn is_regular(text: &str, dialect: Dialect, width: usize) -> bool {
     true
 }
 
-/// Returns whether quotes are ordinary characters in a TSV file: a cell starts with a quote but does not end with a
-/// quote. Most programs do not quote the cells of TSV files, but spreadsheets do.
+/// Returns whether quotes are ordinary characters in a TSV file. This is assumed if a cell starts with a quote but does
+/// not end with a quote. Most programs do not quote the cells of TSV files, but spreadsheets do.
 fn literal_quotes(text: &str) -> bool {
     let mut cells = text.lines().flat_map(|line| line.split('\t'));
     cells.any(|cell| cell.starts_with('"') && (cell.len() == 1 || !cell.ends_with('"')))
 }
 
-/// Returns the index of a column, given by number (from 1) or by name. A number is a name only if the row has fewer
-/// columns, because a table without a header can have numbers as cells.
+/// Returns the index of a column, given by number (counted from 1) or by name. A number is treated as a name only if
+/// the row has fewer columns, because the first row of a table without a header can contain numbers, too.
 fn column_index(column: &str, row: &[String]) -> Option<usize> {
     let counted = column.parse::<usize>().ok().and_then(|number| number.checked_sub(1));
     counted.filter(|at| *at < row.len()).or_else(|| row.iter().position(|cell| cell.trim() == column))
@@ -449,7 +451,7 @@ lines\",,returns|refunds,
         let dialogue = got[0].as_ref().unwrap();
         assert_eq!(dialogue.turns[0].acts, ["greet(x,y)", "ask"]);
         assert_eq!(dialogue.turns[0].metadata["score"], "7");
-        // With column numbers only, there is no header, unless the first row contains known names.
+        // If the map has only numbers, there is no header, unless the first row contains common column names.
         assert_eq!(
             mapped("x.tsv", "d1\thi\nd1\tho\n", "id=1,text=2").unwrap()[0].as_ref().unwrap().turns.len(),
             2

@@ -1,12 +1,12 @@
-//! The files of dial2vec (AlibabaResearch/DAMO-ConvAI), in three layouts.
+//! The files of dial2vec (AlibabaResearch/DAMO-ConvAI), in three layouts. `⇥` is a tab.
 //!
 //! - `preprocess_session_SET.txt`, the source data: one utterance per line, `session ⇥ role ⇥ text ⇥ topics`. The
 //!   lines of a session are consecutive. Topics are separated by `|`.
-//! - `train.tsv`, the training data: `roles ⇥ samples ⇥ 0`. Samples are separated by `|`, and the utterances of a sample
-//!   by `#`. The first sample is the dialogue. In the other samples, the utterances of one speaker are random; these
-//!   samples are ignored. Ten consecutive lines have the same dialogue, which is read once.
-//! - `clustering_dev.tsv` and `clustering_test.tsv`: `roles ⇥ samples ⇥ topic`. All samples of a line are equal. The topic
-//!   is a number and becomes the domain of the dialogue.
+//! - `train.tsv`, the training data: `roles ⇥ samples ⇥ 0`. Samples are separated by `|`. The utterances of a sample
+//!   are separated by `#`. The first sample is the dialogue. In the other samples, the utterances of one speaker are
+//!   random. These samples are ignored. Ten consecutive lines contain the same dialogue, which is read only once.
+//! - `clustering_dev.tsv` and `clustering_test.tsv`: `roles ⇥ samples ⇥ topic`. All samples of a line are equal.
+//!   The topic is a number and becomes the domain of the dialogue.
 //!
 //! A role is a digit: 0 is the user, 1 is the agent, and any other digit is a participant.
 
@@ -95,7 +95,7 @@ impl TurnRows for Utterances {
     }
 }
 
-/// A line of `train.tsv` or a clustering file.
+/// A line of `train.tsv` or of a clustering file.
 struct Line<'a> {
     roles: Vec<(&'a str, Role)>,
     /// The first sample: utterances separated by `#`.
@@ -124,12 +124,12 @@ impl<'a> Line<'a> {
         Ok(Line { roles, dialogue, others: samples.collect(), label })
     }
 
-    /// Returns whether all samples equal the dialogue.
+    /// Returns whether all other samples are equal to the dialogue.
     fn is_uniform(&self) -> bool {
         self.others.iter().all(|other| *other == self.dialogue)
     }
 
-    /// Creates the dialogue with an id made from the path of the file and the line number.
+    /// Creates the dialogue. Its id is made from the path of the file and the line number.
     fn dialogue(&self, path_info: &PathInfo, line: u64) -> Result<Dialogue, RecordError> {
         let mut dialogue = path_info.dialogue(support::generated_id(&path_info.prefix(), line)?);
         for ((digit, role), text) in self.roles.iter().zip(self.dialogue.split('#')) {

@@ -1,22 +1,22 @@
-//! The files of DialogueCSE, in three layouts: `train_data`, `select` and `sts`.
+//! The files of DialogueCSE, in three layouts: `train_data`, `select` and `sts`. `⇥` is a tab.
 //!
 //! - `train_data.txt`: a response with its context, `turn|… before ⇥ turn|… after ⇥ roles ⇥ 1 ⇥ candidate|… ⇥ label|…`.
 //!   The roles, such as `0|1-0-1`, have three parts: turns before, response, turns after. 0 is the customer, and 1 is
 //!   the agent. The candidate with the label 1 is the response. The other candidates are random and are ignored. A line
-//!   becomes a dialogue. Its metadata `response` is the turn number of the response.
+//!   becomes a dialogue. Its metadata field `response` is the turn number of the response.
 //! - `select.txt`: an utterance with lists of positive utterances (same meaning) and negative utterances (different
 //!   meaning), `id ⇥ text ⇥ intent ⇥ id,… ⇥ id,…`. Ids are numbers, usually the line number counted from 0. A line
 //!   becomes a dialogue of one turn, with the lists as metadata.
 //! - `sts.txt`: `score ⇥ sentence ⇥ sentence`. A line becomes a dialogue with one turn for each sentence, and with the
 //!   score as metadata.
 //!
-//! A dialogue id, such as `edc-dev-select-17`, consists of corpus, split, file and a number. The number is the line
-//! number counted from 0, or the id in `select.txt`.
+//! A dialogue id, such as `edc-dev-select-17`, consists of the corpus, the split, the file name and a number. In
+//! `select.txt`, this number is the id of the line. In other files, it is the line number counted from 0.
 
 use crate::formats::prelude::*;
 
-/// Returns whether `fits` is true for each of the first 40 lines that are not blank. Returns false if all lines are
-/// blank. The arguments of `fits` are the index of the line among these lines, and the line.
+/// Returns whether `fits` is true for each of the first 40 lines that are not blank. Returns `false` if all lines are
+/// blank. The arguments of `fits` are the index of the line among the lines that are not blank, and the line.
 fn all_fit(probe: &Probe<'_>, fits: impl Fn(usize, &str) -> bool) -> bool {
     let mut lines = probe.lines().take(40).enumerate().peekable();
     lines.peek().is_some() && lines.all(|(number, line)| fits(number, line))

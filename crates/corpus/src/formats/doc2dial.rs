@@ -1,4 +1,5 @@
-//! Doc2Dial: dialogues about documents, grouped by domain and document. Also MultiDoc2Dial: grouped by domain only.
+//! Doc2Dial: dialogues about documents, grouped by domain and document. The files of MultiDoc2Dial are also read. Their
+//! dialogues are grouped only by domain.
 
 use serde::Deserialize;
 use serde_json::Value;
@@ -12,9 +13,9 @@ pub(super) static FORMAT: Format = Format {
     read,
 };
 
-/// Nesting depth of a dialogue in Doc2Dial, under `dial_data`, a domain, a document and an index.
+/// Nesting depth of a dialogue in Doc2Dial. The keys on the path are `dial_data`, a domain, a document and an index.
 const DEPTH: usize = 4;
-/// Nesting depth of a dialogue in MultiDoc2Dial, under `dial_data`, a domain and an index.
+/// Nesting depth of a dialogue in MultiDoc2Dial. The keys on the path are `dial_data`, a domain and an index.
 const MULTI_DEPTH: usize = 3;
 
 #[derive(Deserialize)]
@@ -61,7 +62,7 @@ fn read(input: Input, options: &ReadOptions) -> Result<Dialogues> {
         let mut dialogue = support::dialogue(id, source, Some("en"));
         dialogue.domains.extend(element.keys.get(1).cloned());
         if let (DEPTH, Some(document)) = (depth, element.keys.get(2)) {
-            // A document id is the title of the document with a suffix: `How to renew#3_0`.
+            // A document id is the title of the document with a suffix, such as `How to renew#3_0`.
             let title = document.rsplit_once('#').map_or(document.as_str(), |(title, _)| title);
             dialogue.title = Some(title.to_owned()).filter(|title| !title.trim().is_empty());
             dialogue.note("doc_id", document.as_str());
@@ -92,7 +93,8 @@ fn begins_with_key(probe: &Probe<'_>, key: &str) -> bool {
     inside.and_then(|t| t.strip_prefix('"')?.strip_prefix(key)?.strip_prefix('"')).is_some()
 }
 
-/// Returns the ids of the document spans to which a turn refers: `document/span`, or `span` if the document is not given.
+/// Returns the ids of the document spans to which a turn refers. An id has the form `document/span`, or `span` if the
+/// document is not given.
 fn spans(references: &Value) -> Vec<String> {
     let mut spans = Vec::new();
     for reference in references.as_array().into_iter().flatten() {

@@ -23,7 +23,8 @@ pub(super) struct Message<'a> {
     pub(super) act: Option<&'static str>,
 }
 
-/// Parses a line of an IRC log. Returns its time in minutes since midnight, if it has one, and its kind.
+/// Parses a line of an IRC log. Returns the time of the line in minutes since midnight, if it has a time, and the
+/// parsed line.
 pub(super) fn parse(line: &str) -> (Option<i64>, LogLine<'_>) {
     if line.starts_with("===") {
         return (None, LogLine::System);
@@ -51,12 +52,13 @@ fn message(rest: &str) -> Option<Message<'_>> {
         let (to, text) = rest.strip_prefix('-')?.split_once("- ")?;
         (to.split_once(':')?.0, text, Some("notice"))
     };
-    // Some clients show the channel rank before the nick.
+    // Some clients show the rank in the channel (`@`, `+` or `%`) before the nick.
     let nick = nick.trim().trim_start_matches(['@', '+', '%']);
     (!nick.is_empty()).then(|| Message { nick, text: text.trim(), act })
 }
 
-/// Parses `[03:41]` or `[03:41:07]` at the start of a line. Returns the minutes since midnight and the rest of the line.
+/// Parses a time such as `[03:41]` or `[03:41:07]` at the start of a line. Returns the minutes since midnight and the
+/// rest of the line.
 fn clock(line: &str) -> Option<(i64, &str)> {
     let (clock, rest) = line.strip_prefix('[')?.split_once(']')?;
     let mut parts = clock.split(':').map(|part| part.parse::<u8>().ok());
@@ -73,27 +75,27 @@ const HOUR: i64 = 60;
 
 /// Converter from the times in a log to minutes that increase across midnight.
 ///
-/// The #ubuntu logs up to 2007 have a 12-hour clock without AM or PM. In such a log, `01:00` after `12:59` is one minute
-/// later, not half a day earlier.
+/// The #ubuntu logs up to 2007 have a 12-hour clock without AM or PM. In such a log, `01:00` after `12:59` is one
+/// minute later, not half a day earlier.
 #[derive(Debug, Default)]
 pub(super) struct Clock {
     last: Option<i64>,
-    /// Minutes in the days (with a 12-hour clock, half days) before the current one.
+    /// Total minutes of the days that have passed. With a 12-hour clock, half days are counted.
     passed: i64,
     /// Whether the log has a 24-hour clock, because one of its times is 13:00 or later.
     is_24_hour: bool,
 }
 
 impl Clock {
-    /// Takes the time of the next line, in minutes since midnight. Returns the minutes since the midnight before the
-    /// first line. With a 12-hour clock, the result can count from noon instead.
+    /// Converts the time of the next line, given in minutes since midnight. Returns the minutes since the midnight
+    /// before the first line. With a 12-hour clock, the minutes can start at noon instead of midnight.
     pub(super) fn run(&mut self, clock: i64) -> i64 {
         self.is_24_hour |= clock >= 13 * HOUR;
         if let Some(last) = self.last {
             if !self.is_24_hour && last >= 11 * HOUR && clock < 2 * HOUR {
                 self.passed += 12 * HOUR;
             } else if clock < last - HOUR {
-                // A line that is less than an hour earlier is out of order.
+                // The line is on the next day. If its time were at most an hour earlier, it would only be out of order.
                 self.passed += 24 * HOUR;
             }
         }
@@ -101,7 +103,7 @@ impl Clock {
         self.passed + clock
     }
 
-    /// Returns the last result of [`Clock::run`], and the argument of that call.
+    /// Returns the last result of [`Clock::run`] and the argument of that call. Returns `None` before the first call.
     pub(super) fn now(&self) -> Option<(i64, i64)> {
         self.last.map(|last| (self.passed + last, last))
     }
@@ -119,16 +121,16 @@ pub(super) fn link(line: &str) -> Option<(u64, u64)> {
 /// Graph of the annotated reply links. A message is identified by its line number in the log, counted from 0.
 #[derive(Default)]
 pub(super) struct Links {
-    /// For each linked message, the first line of the annotation that contains its number.
+    /// For each linked message, the number of the first line in the annotation file that contains the message.
     pub(super) named: BTreeMap<u64, u64>,
     /// For each linked message, the messages to which it is linked.
     pub(super) neighbors: BTreeMap<u64, Vec<u64>>,
-    /// The first annotated message: the smallest number that is the later message of a link.
+    /// The first annotated message, that is, the smallest number among the later messages of all links.
     pub(super) first: Option<u64>,
 }
 
 impl Links {
-    /// Reads the reply links in an annotation file. Problems with invalid lines are added to `problems`.
+    /// Reads the reply links in an annotation file. For each invalid line, a problem is added to `problems`.
     pub(super) fn read(path: &Path, problems: &mut Vec<Problem>) -> Result<Self> {
         let mut links = Links::default();
         for (number, line) in (1..).zip(support::read_companion(path)?.lines()) {

@@ -33,7 +33,8 @@ struct Messages {
 impl TurnRows for Messages {
     const NUMBER_KEY: &'static str = "message_id";
 
-    /// The id is the domain and the session number, because session numbers start at 1 in every file.
+    /// Returns the domain and the session number as the id. The session number alone is not unique, because it starts
+    /// at 1 in every file.
     fn id(&self, row: &Row<'_>, _: u64) -> Result<String, RecordError> {
         match tables::text(row, 0)?.trim() {
             "" => Err("the row has no session.ID".into()),

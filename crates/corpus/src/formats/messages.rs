@@ -4,7 +4,7 @@
 //!   `parts` of the turn.
 //! - Tool results have the role `tool`. Their speaker is the name of the tool, from the message or from the earlier
 //!   call with the same id.
-//! - If an assistant turn has only tool calls, its text lists the calls (`lookup({"order": 7})`). The names of all
+//! - If an assistant turn has only tool calls, its text lists them, such as `lookup({"order": 7})`. The names of all
 //!   called tools are in the metadata `tool_calls` of the turn.
 //! - Other scalars of a record or a message become metadata (see [`chat_json::rest`]).
 
@@ -48,7 +48,7 @@ fn add_turns(dialogue: &mut Dialogue, record: &mut Record) -> Result<(), String>
     Ok(())
 }
 
-/// Adds the turn of a message. `called` maps the ids of earlier tool calls to tool names. The error continues a
+/// Adds the turn of a message. `called` maps the ids of earlier tool calls to tool names. The error message continues a
 /// sentence that starts with `message N`.
 fn add_turn(
     dialogue: &mut Dialogue,

@@ -29,7 +29,7 @@ struct Record {
     domain: Option<String>,
     task_id: Option<String>,
     turns: Vec<String>,
-    /// Dialog acts, one entry per turn. Only MultiWOZ 2.0 in this layout has them.
+    /// Dialog acts, one entry per turn. Only MultiWOZ 2.0 in this layout has dialog acts.
     #[serde(default)]
     annotations: Vec<Value>,
 }
@@ -80,8 +80,8 @@ fn read(input: Input, options: &ReadOptions) -> Result<Dialogues> {
     }))
 }
 
-/// Returns the user instructions of each task, by task id. They are in `tasks.txt` in the folder of `path` or in its parent
-/// folder.
+/// Returns the instructions for the user in each task, by task id. They are read from `tasks.txt` in the folder of
+/// `path` or in its parent folder. Returns an empty map if there is no such file.
 fn read_tasks(path: &Path) -> HashMap<String, String> {
     let Ok(path) = std::path::absolute(path) else {
         return HashMap::new();

@@ -1,8 +1,8 @@
 //! Corpus formats. Each format is a static [`Format`] in the module with its reader.
 //!
-//! A reader holds one dialogue in memory, or a small part of the corpus such as a day of a channel or a log file. An
-//! invalid record becomes a [`Problem::Record`], and reading continues. If the rest of a file cannot be read, the last
-//! item of that file is a [`Problem::File`].
+//! A reader keeps only one dialogue in memory, or a small part of the corpus, such as a day of a channel or a log file.
+//! An invalid record becomes a [`Problem::Record`], and reading continues. If the rest of a file cannot be read, the
+//! last item of that file is a [`Problem::File`].
 
 mod bitod;
 mod canonical;
@@ -79,7 +79,7 @@ pub enum Fit {
     No,
     /// The file belongs to a corpus in this format but contains no dialogues. An example is a list of ids.
     Companion,
-    /// The file can be read in this format, but it could also be in a different one.
+    /// The file can be read in this format, but it could also be in a different format.
     Maybe,
     /// The file has the keys or columns of this format.
     Yes,
@@ -90,18 +90,18 @@ pub enum Fit {
 pub enum Problem {
     /// One record is invalid. Reading continues.
     Record(Reject),
-    /// The rest of a file cannot be read, because it is truncated, damaged or in a different format. No more dialogues of
-    /// that file follow. Dialogues from other files of the same folder may follow.
+    /// The rest of a file cannot be read, because the file is truncated, damaged or in a different format. No more
+    /// dialogues of this file follow. Dialogues from other files of the same folder can follow.
     File(Reject),
 }
 
 /// Iterator over the dialogues of one file or folder.
 pub type Dialogues = Box<dyn Iterator<Item = Result<Dialogue, Problem>> + Send>;
 
-/// Options for reading.
+/// Options for reading files and folders.
 #[derive(Debug, Clone)]
 pub struct ReadOptions {
-    /// Mapping from fields to columns for CSV and TSV files. `None` finds the columns by their names.
+    /// Mapping from fields to columns for CSV and TSV files. If `None`, the columns are found by their names.
     pub columns: Option<ColumnMap>,
     /// Maximum length of a record in bytes. A longer record is rejected, and only its beginning is held in memory.
     pub max_record: usize,
@@ -117,17 +117,17 @@ impl Default for ReadOptions {
     }
 }
 
-/// Corpus format: detects and reads files.
+/// Corpus format, with functions that detect and read files in this format.
 pub struct Format {
     /// Name of the format for `--from`.
     pub name: &'static str,
-    /// One-line description of the format and its source.
+    /// Description of the format in one line.
     pub about: &'static str,
     sniff: fn(&Probe<'_>) -> Fit,
     read: fn(Input, &ReadOptions) -> Result<Dialogues>,
 }
 
-/// Functions of a format that reads the files of a folder together.
+/// Functions of a format that reads folders. All files of a folder are read together.
 struct Folder {
     claims: fn(&Path) -> bool,
     read: fn(&Path, &ReadOptions) -> Result<Dialogues>,
@@ -207,7 +207,7 @@ pub fn by_name(name: &str) -> Result<&'static Format> {
     found.copied().ok_or_else(|| Error::unknown_name("format", name, all().iter().map(|format| format.name)))
 }
 
-/// Returns the format that matches a file best, or `None` if no format matches.
+/// Returns the format that matches a file best, and how well it matches. Returns `None` if no format matches.
 pub fn sniff(probe: &Probe<'_>) -> Option<(&'static Format, Fit)> {
     let mut best: Option<(&'static Format, Fit)> = None;
     for &format in all() {
@@ -237,7 +237,7 @@ mod tests {
     fn every_format_is_documented() {
         let page = include_str!("../../../../docs/formats.md");
         for name in all().iter().map(|f| f.name) {
-            // `dialoguecse-train`, `-select`, `-sts` share a row.
+            // `dialoguecse-train`, `dialoguecse-select` and `dialoguecse-sts` share a row of the page.
             let short = name.split_once('-').map(|(_, rest)| format!("`-{rest}`"));
             assert!(
                 page.contains(&format!("`{name}`")) || short.is_some_and(|s| page.contains(&s)),

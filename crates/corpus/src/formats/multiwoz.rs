@@ -1,7 +1,8 @@
 //! MultiWOZ 2.0, 2.1 (also in the single-split files of ConvLab-2) and 2.2.
 //!
-//! Versions 2.0 and 2.1 are a JSON object of `id: {goal, log}`. Version 2.2 is an array of dialogues with services and
-//! frames, in the layout of SGD. The dialog acts are in the log or in a companion file.
+//! A file of version 2.0 or 2.1 is a JSON object that maps dialogue ids to `{goal, log}`. A file of version 2.2 is an
+//! array of dialogues with services and frames, in the layout of SGD. The dialog acts are in the log or in a companion
+//! file.
 
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
@@ -109,7 +110,7 @@ fn add_log(dialogue: &mut Dialogue, log: Vec<LogTurn>) {
     }
 }
 
-/// Adds the domains for which the user has a goal. The instructions of the user become the metadata `goal`.
+/// Adds the domains for which the user has a goal. The instructions for the user become the metadata `goal`.
 fn add_goal(dialogue: &mut Dialogue, goal: &Map<String, Value>) {
     for (domain, wanted) in goal {
         let wants = wanted.as_object().is_some_and(|wanted| !wanted.is_empty());
@@ -127,7 +128,7 @@ fn add_goal(dialogue: &mut Dialogue, goal: &Map<String, Value>) {
     dialogue.note("goal", message);
 }
 
-/// Removes tags from a text. The instructions of the user mark values with `<span class='emphasis'>`.
+/// Removes tags from a text. In the instructions for the user, values are marked with `<span class='emphasis'>`.
 fn without_tags(text: &str) -> String {
     let mut plain = String::with_capacity(text.len());
     let mut rest = text;
@@ -143,7 +144,8 @@ fn without_tags(text: &str) -> String {
     plain.trim().to_owned()
 }
 
-/// Returns the domains of intents: `police` for `find_police`. Used for dialogues of version 2.2 without services.
+/// Returns the domains of intents, such as `police` for `find_police`. Used for dialogues of version 2.2 without
+/// services.
 fn domains_of_intents(intents: &[String]) -> Vec<String> {
     let mut domains = Vec::new();
     for intent in intents {
@@ -155,15 +157,15 @@ fn domains_of_intents(intents: &[String]) -> Vec<String> {
 const DOMAINS: [&str; 8] =
     ["attraction", "bus", "hospital", "hotel", "police", "restaurant", "taxi", "train"];
 
-/// Names of the file with the dialog acts in the different versions of MultiWOZ.
+/// Possible names of the file with the dialog acts. The name depends on the version of MultiWOZ.
 const ACT_FILES: [&str; 3] = ["dialogue_acts.json", "system_acts.json", "dialog_acts.json"];
 
-/// Maximum number of dialog acts that are read from a file: more than ten times the number in MultiWOZ.
+/// Maximum number of dialog acts that are read from a file. It is more than ten times the number in MultiWOZ.
 const MAX_ACTS: usize = 4_000_000;
-/// Maximum number of ids that are read from the list files of a split.
+/// Maximum number of dialogue ids that are read from the list files of a split.
 const MAX_LISTED: usize = 1_000_000;
 
-/// Returns whether a file belongs to the corpus but contains no dialogues.
+/// Returns whether a file belongs to MultiWOZ but contains no dialogues.
 fn is_companion(probe: &Probe<'_>) -> bool {
     let name = probe.file_name();
     if is_list_name(&name) {
@@ -195,7 +197,8 @@ struct Splits {
 }
 
 impl Splits {
-    /// Returns the splits. If `whole` is `None`, reads the ids of the val and test splits from files next to `path`.
+    /// Returns the splits. If `whole` is `None`, the ids of the val and test splits are read from files in the folder
+    /// of `path`.
     fn of(path: Option<&Path>, whole: Option<String>) -> Self {
         let list = |name: &str| match path {
             Some(path) if whole.is_none() => listed(path, name),
@@ -216,7 +219,7 @@ impl Splits {
     }
 }
 
-/// Removes `.json` from an id. Only some versions of MultiWOZ have this suffix.
+/// Removes the suffix `.json` from a dialogue id. Ids have this suffix only in some versions of MultiWOZ.
 fn bare(id: &str) -> &str {
     id.strip_suffix(".json").unwrap_or(id)
 }
@@ -240,7 +243,7 @@ fn listed(path: &Path, name: &str) -> HashSet<String> {
     ids
 }
 
-/// Dialog acts from a companion file. Each distinct name of an act is stored once.
+/// Dialog acts from a companion file. Each distinct act name is stored only once.
 #[derive(Default)]
 struct Acts {
     names: Vec<String>,

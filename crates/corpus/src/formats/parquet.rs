@@ -25,13 +25,13 @@ use crate::formats::prelude::*;
 use crate::formats::{self, csv};
 use turnwise_core::error::caught;
 
-/// Reason for an error if the Parquet library panics on a damaged file.
+/// Reason that is reported if the Parquet library panics on a damaged file.
 const INCONSISTENT: &str = "its parts are inconsistent";
 
 pub(super) static FORMAT: Format = Format {
     name: "parquet",
     about: "Parquet: one turn per row as in csv, or one dialogue per row with a list of turns as in jsonl, messages, sharegpt",
-    // The magic bytes at the start of a file.
+    // `PAR1` is the magic number at the start of a Parquet file.
     sniff: |probe| if probe.text.starts_with("PAR1") { Fit::Yes } else { Fit::No },
     read,
 };
@@ -142,7 +142,7 @@ fn csv_line(values: impl Iterator<Item = Value>) -> Vec<u8> {
     line
 }
 
-/// Removes the null fields of an object, at any depth. A missing value in a table is null.
+/// Removes null fields from objects at any depth. Missing values of a table are null.
 fn without_nulls(value: Value) -> Value {
     match value {
         Value::Object(fields) => {

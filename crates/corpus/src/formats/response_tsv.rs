@@ -2,8 +2,8 @@
 //! `label ⇥ turn ⇥ … ⇥ turn ⇥ response`.
 //!
 //! A line becomes a dialogue that consists of the context and the response, with the label as metadata. The label is 1
-//! for the true response, and 0 for a random response. Consecutive lines have the same context: after a line with the
-//! true response come one line (in training data) or nine lines (in test data) with random responses.
+//! for the true response, and 0 for a random response. A line with the true response is followed by lines with the same
+//! context and random responses: one line in training data, and nine lines in test data.
 
 use crate::formats::prelude::*;
 use crate::formats::ubuntu_dialogue::speakers;
@@ -44,7 +44,7 @@ fn read(input: Input, options: &ReadOptions) -> Result<Dialogues> {
     }))
 }
 
-/// Adds the label and the turns of a line to its dialogue.
+/// Adds the label and the turns of a line to a dialogue.
 fn add_sample(dialogue: &mut Dialogue, line: &str) -> Result<(), String> {
     let label = match line.split('\t').next().unwrap_or_default().trim() {
         "0" => 0,

@@ -17,7 +17,7 @@ pub(super) static FORMAT: Format = Format {
     read,
 };
 
-/// Name of the file with the ids of the workers that the authors of the corpus exclude.
+/// Name of the file with the ids of excluded workers. The authors of the corpus exclude the dialogues of these workers.
 const BLOCKED: &str = "blocked_workers.txt";
 
 fn sniff(probe: &Probe<'_>) -> Fit {
@@ -137,8 +137,8 @@ impl Columns {
     }
 }
 
-/// Parses a time of Mechanical Turk, such as `Tue May 09 18:33:15 PDT 2017`. Returns `None` for time zones other than
-/// Pacific time and UTC.
+/// Parses a time as Mechanical Turk writes it, such as `Tue May 09 18:33:15 PDT 2017`. Returns `None` for time zones
+/// other than Pacific time and UTC.
 fn read_time(text: &str) -> Option<Time> {
     let (hours, zone) = [(-7, " PDT "), (-8, " PST "), (0, " UTC "), (0, " GMT ")]
         .into_iter()

@@ -1,4 +1,5 @@
-//! Schema-Guided Dialogue: arrays of dialogues in `train`, `dev` and `test`, each with a `schema.json`.
+//! Schema-Guided Dialogue (SGD): files with arrays of dialogues in the folders `train`, `dev` and `test`. Each folder
+//! also has a `schema.json`.
 
 use serde::Deserialize;
 
@@ -78,7 +79,7 @@ mod tests {
         assert_eq!((d.turns[0].speaker.as_str(), d.turns[1].speaker.as_str()), ("USER", "SYSTEM"));
         assert_eq!(d.turns[0].acts, ["INFORM_INTENT", "INFORM"]);
         assert_eq!(d.turns[1].metadata["service_call"], "FindBoat");
-        // If a turn has a new intent and repeats earlier intents, its intent is the new one.
+        // If a turn has a new intent and also repeats earlier intents, the intent of the turn is the new intent.
         let intents: Vec<_> = d.turns.iter().map(|t| t.intent.as_deref()).collect();
         assert_eq!(intents, [Some("FindBoat"), None, Some("FindInn"), None]);
         assert_eq!(d.turns[2].metadata["services"], serde_json::json!(["Boats_1", "Inns_2"]));

@@ -1,8 +1,8 @@
 //! ShareGPT and similar formats: `{"id", "conversations": [{"from", "value"}]}`, one per line or in one JSON array.
 //!
-//! Published data sets have variants. The list can be called `conversation` or `items`. Its members can be `{"role",
-//! "content"}`, or a question with its answer, `{"human", "assistant"}`, which become two turns. A text field `system`
-//! in the record becomes the first turn.
+//! Published data sets have variants. The list can be called `conversation` or `items`. A member of the list can be
+//! `{"role", "content"}`. It can also be a question with its answer, `{"human", "assistant"}`. Such a member becomes
+//! two turns. A text field `system` in the record becomes the first turn.
 
 use serde_json::Value;
 
@@ -56,8 +56,8 @@ fn add_turns(dialogue: &mut Dialogue, record: &mut Record) -> Result<(), String>
     Ok(())
 }
 
-/// Adds the turns of a member of the list: one turn, or a question and its answer. The error continues a sentence that
-/// starts with `turn N`.
+/// Adds the turns of a list member: one turn, or two turns for a question and its answer. The error message continues a
+/// sentence that starts with `turn N`.
 fn add_member(dialogue: &mut Dialogue, mut turn: Record) -> Result<(), &'static str> {
     let Some(speaker) = chat_json::take_text(&mut turn, &SPEAKERS) else {
         let before = dialogue.turns.len();

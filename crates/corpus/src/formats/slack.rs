@@ -3,18 +3,18 @@
 //!
 //! - A thread is one dialogue, even if its replies are on several days. The other messages of a channel are one
 //!   dialogue per day.
-//! - A dialogue id is the channel id followed by the time of the first message in the thread, or by the day. A later
-//!   export gives the same ids. One exception: a message may get its first reply after an export. In that export, the
-//!   message is in the dialogue of its day. In later exports, it is in the dialogue of its thread.
+//! - A dialogue id is the channel id followed by the time of the first message in the thread, or by the day. The
+//!   ids are the same in later exports, with one exception. A message can get its first reply after an export. In that
+//!   export, the message is in the dialogue of its day. In later exports, it is in the dialogue of its thread.
 //! - User names are looked up in `users.json`. Mentions and links are converted to readable text.
 //! - Joins, leaves and edit events are skipped. The metadata `left_out` of the day's dialogue counts them. New topics,
 //!   pins and similar notices are turns with the role `system`. A day with only notices is skipped. Bots have the role
 //!   `agent`.
-//! - First, all files of a channel are read to find the days of each thread. Then the days are read in order, each with
-//!   the later days that continue its threads. Memory holds one day with the threads that started on it, and about 20
-//!   bytes for each thread of the channel.
+//! - First, all files of a channel are read to find the days of each thread. Then the days are read in order. Each
+//!   day is read together with the later replies to its threads. The reader keeps one day in memory, with the threads
+//!   that started on that day, and about 20 bytes for each thread of the channel.
 //!
-//! The file of a single day can be read too. Its threads then contain only the messages of that day.
+//! The file of a single day can also be read alone. Its threads then contain only the messages of that day.
 
 mod channel;
 mod message;
@@ -91,7 +91,7 @@ fn claims_folder(folder: &Path) -> bool {
     if lists.into_iter().any(|list| folder.join(list).is_file()) {
         return subfolders(folder).is_ok_and(|all| all.iter().any(|f| days(f).is_ok_and(|d| !d.is_empty())));
     }
-    // The folder of a single channel. Its first days may be empty.
+    // This can be the folder of a single channel. Its first days can be empty, so several days are checked.
     let days = days(folder).unwrap_or_default();
     let fits = |path: &PathBuf| Input::open(path).is_ok_and(|input| sniff(&input.probe()) == Fit::Yes);
     days.iter().take(5).any(|(_, path)| fits(path))

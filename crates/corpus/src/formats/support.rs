@@ -56,7 +56,8 @@ impl From<serde_json::Error> for RecordError {
     }
 }
 
-/// Returns the message of a JSON error with the column, but without the line, which is counted within the record.
+/// Formats a JSON error with the column, but without the line. The line number in the error counts from the start of
+/// the record, not of the file.
 pub(crate) fn json_reason(e: &serde_json::Error) -> String {
     use serde_json::error::Category::{Eof, Syntax};
     let text = e.to_string();
@@ -73,7 +74,7 @@ pub(crate) fn json_reason(e: &serde_json::Error) -> String {
     if column == "0" { what } else { format!("{what} at column {column}") }
 }
 
-/// Parses a JSON record. An error has the id from the field `id_field` of the record, if the JSON is valid.
+/// Parses a JSON record. If the JSON is valid, an error contains the id in the field `id_field` of the record.
 pub(crate) fn parse<T: DeserializeOwned>(json: &[u8], id_field: &str) -> Result<T, RecordError> {
     serde_json::from_slice(json).map_err(|e| RecordError::from(e).with_id(id_in(json, id_field)))
 }
@@ -92,7 +93,8 @@ pub(crate) fn checked(mut dialogue: Dialogue) -> Result<Dialogue, RecordError> {
     }
 }
 
-/// Validates the dialogue of a record and adds file and line to an error. Returns `None` for a skipped record.
+/// Validates the dialogue of a record, and adds file and line to an error. Returns `None` if `record` is `Ok(None)`,
+/// that is, if the record was skipped.
 pub(crate) fn finished(
     record: Result<Option<Dialogue>, RecordError>,
     path: &str,
@@ -102,7 +104,7 @@ pub(crate) fn finished(
     dialogue.map_err(|e| e.at(path, line)).transpose()
 }
 
-/// Returns the id of a record. An empty or missing id is replaced by [`generated_id`].
+/// Returns the id of a record. If the id is empty or missing, returns a generated id (see [`generated_id`]).
 pub(crate) fn id_or_generated(id: Option<String>, stem: &str, number: u64) -> Result<DialogueId> {
     match id.filter(|id| !id.is_empty()) {
         Some(id) => DialogueId::new(id),
@@ -110,7 +112,8 @@ pub(crate) fn id_or_generated(id: Option<String>, stem: &str, number: u64) -> Re
     }
 }
 
-/// Makes the id of a record without an id from the file name and a number, usually the position of the record.
+/// Generates the id of a record without an id. It consists of the file name and a number, which is usually the position
+/// of the record.
 pub(crate) fn generated_id(stem: &str, number: u64) -> Result<DialogueId> {
     DialogueId::new(format!("{stem}-{number:06}"))
 }
@@ -145,7 +148,7 @@ pub(crate) fn line_problem(path: &str, e: LineError) -> Problem {
     }
 }
 
-/// Creates the problem for a file that cannot be read further.
+/// Creates a problem for a file that cannot be read to its end.
 pub(crate) fn file_problem(path: &str, line: Option<u64>, reason: impl Into<String>) -> Problem {
     Problem::File(Reject { path: path.to_owned(), line, id: None, reason: reason.into() })
 }
@@ -158,7 +161,7 @@ pub(crate) fn too_long(bytes: u64, limit: usize) -> String {
     )
 }
 
-/// Formats the reason for a file that cannot be read further.
+/// Formats the reason why a file cannot be read to its end.
 pub(crate) fn broken_stream(source: &std::io::Error) -> String {
     match source.kind() {
         std::io::ErrorKind::UnexpectedEof => "the compressed file ends early: it is truncated".to_owned(),
@@ -207,14 +210,15 @@ where
     }))
 }
 
-/// Splits a line at tabs into N columns. The error for a different number of columns contains `names`.
+/// Splits a line at tabs into `N` columns. If the line has a different number of columns, the error message contains
+/// the column names `names`.
 pub(crate) fn columns<'a, const N: usize>(line: &'a str, names: &str) -> Result<[&'a str; N], RecordError> {
     let cells: Vec<&str> = line.split('\t').collect();
     let count = cells.len();
     cells.try_into().map_err(|_| format!("the line has {count} columns, not {N} ({names})").into())
 }
 
-/// Reads a whole small file, such as a list of tasks. Invalid UTF-8 is replaced.
+/// Reads a whole small file, such as a list of tasks. Invalid UTF-8 is replaced with U+FFFD.
 pub(crate) fn read_companion(path: &Path) -> Result<String> {
     let mut bytes = Vec::new();
     Input::open(path)?.into_stream().read_to_end(&mut bytes).at("read", path)?;
@@ -250,7 +254,7 @@ pub(crate) mod testing {
         read_all(format, name, text).into_iter().filter_map(Result::err).map(show).collect()
     }
 
-    /// Returns the name of the format that is detected for a text, or `None` if the text has no dialogues.
+    /// Returns the name of the detected format. Returns `None` if no format matches, or if the text has no dialogues.
     pub(crate) fn sniffed(name: &str, text: &str) -> Option<&'static str> {
         let stream = Box::new(Cursor::new(text.as_bytes().to_vec()));
         let input = Input::from_stream(name.to_owned(), Some(name.into()), stream).unwrap();
@@ -262,9 +266,9 @@ pub(crate) mod testing {
 /// Corpus, split and name of a file, inferred from its path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct PathInfo {
-    /// Name of the nearest parent folder that is not named after a split.
+    /// Name of the nearest parent folder whose name is not a split name (such as `train`).
     pub(super) corpus: Option<String>,
-    /// Name of the split, if the file or a folder below the corpus folder is named after a split.
+    /// Name of the split. `None` if neither the file nor a folder below the corpus folder is named after a split.
     pub(super) split: Option<String>,
     stem: String,
 }
@@ -287,14 +291,15 @@ impl PathInfo {
         PathInfo { corpus, split, stem }
     }
 
-    /// Returns a prefix for ids: corpus, split and file name, joined by `-`. A file name that is the split is omitted.
+    /// Returns a prefix for ids: corpus, split and file name, joined by `-`. The file name is omitted if it is equal to
+    /// the split.
     pub(super) fn prefix(&self) -> String {
         let stem = Some(&self.stem).filter(|stem| self.split.as_ref() != Some(stem));
         let parts = [self.corpus.as_ref(), self.split.as_ref(), stem].into_iter().flatten();
         parts.map(String::as_str).collect::<Vec<_>>().join("-")
     }
 
-    /// Creates a dialogue without turns. Its source is the corpus, or the file name if no folder names a corpus. The
+    /// Creates a dialogue without turns. Its source is the corpus name, or the file name if the corpus is unknown. The
     /// split becomes metadata.
     pub(super) fn dialogue(&self, id: DialogueId) -> Dialogue {
         let mut dialogue = support::dialogue(id, self.corpus.as_ref().unwrap_or(&self.stem), None);

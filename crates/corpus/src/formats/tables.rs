@@ -15,14 +15,16 @@ pub(super) fn text<'a>(row: &Row<'a>, at: usize) -> Result<&'a str, RecordError>
         .map_err(|e| format!("invalid UTF-8 at byte {} of column {}", e.valid_up_to() + 1, at + 1).into())
 }
 
-/// Returns the cells of the first row. Returns `None` if there is no row, a quote is not closed, or a cell is not UTF-8.
+/// Returns the cells of the first row. Returns `None` if there is no row, if a quote is not closed, or if a cell is not
+/// UTF-8.
 pub(super) fn first_row(beginning: &str, dialect: Dialect) -> Option<Vec<String>> {
     let mut rows = Rows::new(beginning.as_bytes(), dialect, beginning.len().max(1));
     let row = rows.next_row()?.ok()?;
     row.cells().map(|cell| String::from_utf8(cell.to_vec()).ok()).collect()
 }
 
-/// Returns the role for a common role name. `system` is the role of notices. Returns `None` for other names.
+/// Maps a common role name to a role. `system` means the source of notices, not the agent. Returns `None` for other
+/// names.
 pub(super) fn known_role(word: &str) -> Option<Role> {
     match word.trim().to_lowercase().as_str() {
         "user" | "usr" | "customer" | "client" | "caller" | "seeker" | "visitor" | "guest" | "human" => {
@@ -39,8 +41,8 @@ pub(super) fn known_role(word: &str) -> Option<Role> {
 
 /// Sorts the turns by the numbers in the table. Does nothing if a turn has no number in the table.
 ///
-/// Unique numbers become the turn numbers, plus 1 if the first number is 0. Otherwise the number in the table becomes
-/// metadata with the key `metadata_key`.
+/// If the numbers are unique, they become the turn numbers, plus 1 if the first number is 0. Otherwise, the number of
+/// each turn becomes metadata with the key `metadata_key`.
 fn number_turns(dialogue: &mut Dialogue, numbers: &[Option<u32>], metadata_key: &str) {
     let Some(numbers) = numbers.iter().copied().collect::<Option<Vec<u32>>>() else {
         return;
@@ -106,20 +108,21 @@ pub(super) trait TurnRows: Send + 'static {
     /// of the row, counted from 1 without the header and blank rows.
     fn id(&self, row: &Row<'_>, row_number: u64) -> Result<String, RecordError>;
 
-    /// Adds the turn of a row to its dialogue, which is empty for the first row. Returns the turn number in the table,
-    /// if the table has one.
+    /// Adds the turn of a row to its dialogue. If it is the first row of the dialogue, `dialogue` has no turns yet.
+    /// Returns the turn number in the row, if the table has turn numbers.
     fn add(&self, dialogue: &mut Dialogue, row: &Row<'_>) -> Result<Option<u32>, RecordError>;
 
-    /// Returns whether the first row is a header. By default, it is.
+    /// Returns whether the first row is a header. The default is `true`.
     fn has_header(&self) -> bool {
         true
     }
 }
 
-/// Reads dialogues from a table with one turn per row. An invalid row rejects its whole dialogue with one problem.
+/// Reads dialogues from a table with one turn per row. If a row is invalid, its whole dialogue is rejected, and one
+/// problem is reported.
 ///
 /// The rows of a dialogue must be consecutive. If the id of a finished dialogue occurs again, the rows are rejected.
-/// Only the first million ids are remembered. If a later id occurs again, its rows become a second dialogue.
+/// Only the first million ids are remembered. If any other id occurs again, its rows become a second dialogue.
 pub(super) fn from_turn_rows(
     input: Input,
     options: &ReadOptions,
@@ -159,7 +162,7 @@ struct Groups<R, P> {
     ended: bool,
 }
 
-/// The dialogue to which the previous row belongs. The next row may continue it.
+/// The dialogue to which the previous row belongs. The next row can belong to the same dialogue.
 struct Open {
     id: String,
     line: u64,
@@ -241,7 +244,7 @@ impl<R: BufRead, P: TurnRows> Groups<R, P> {
         }
     }
 
-    /// Finishes the open dialogue.
+    /// Finishes the open dialogue, if there is one.
     fn close(&mut self) {
         let Some(Open { line, numbers, dialogue: Some(mut dialogue), .. }) = self.open.take() else {
             return;
@@ -252,7 +255,7 @@ impl<R: BufRead, P: TurnRows> Groups<R, P> {
     }
 }
 
-/// Starts the dialogue of a row. Returns the dialogue, and the turn number if the row has one.
+/// Creates a dialogue with the turn of its first row. Returns the dialogue, and the turn number if the row has one.
 fn begin(
     parse: &impl TurnRows,
     seen: &mut HashSet<u64>,

@@ -23,8 +23,8 @@ pub(super) fn role_of(speaker: &str) -> Option<Role> {
     }
 }
 
-/// Returns the split that a file or folder name contains: `train` for `train_en`. Returns `None` for a name without a
-/// split or with several, such as `train-and-dev`.
+/// Returns the split in a file or folder name, such as `train` in `train_en`. Returns `None` if the name contains no
+/// split or several splits, such as `train-and-dev`.
 pub(super) fn split_of(name: &str) -> Option<String> {
     const SPLITS: [&str; 7] = ["train", "dev", "val", "valid", "validation", "test", "testdev"];
     let name = name.to_lowercase();
@@ -38,7 +38,8 @@ pub(super) fn position(element: &Element) -> u64 {
     element.keys.last().and_then(|key| key.parse::<u64>().ok()).map_or(0, |n| n.saturating_add(1))
 }
 
-/// Parses an element. The id in an error is the value of `id_field`, or the key of the element if `id_field` is `None`.
+/// Parses an element. An error contains the value of `id_field` as the id. If `id_field` is `None`, the id is the key
+/// of the element.
 pub(super) fn record<T: DeserializeOwned>(
     element: &Element,
     id_field: Option<&str>,
@@ -82,8 +83,8 @@ pub(super) fn push_unique(list: &mut Vec<String>, item: &str) {
     }
 }
 
-/// Returns the dialog acts in an annotation of MultiWOZ. In some versions, the annotation is an object with the acts as
-/// keys. In others, it is a list of `[act, domain, slot, value]`, or a string such as "No Annotation".
+/// Returns the names of the dialog acts in an annotation of MultiWOZ. In some versions, the annotation is an object
+/// with the acts as keys. In others, it is a list of `[act, domain, slot, value]`, or a string such as "No Annotation".
 pub(super) fn act_names(annotation: &Value) -> Vec<String> {
     let mut names = Vec::new();
     match annotation {
@@ -111,7 +112,7 @@ pub(super) fn is_schema(probe: &Probe<'_>) -> bool {
 }
 
 /// Returns whether a JSON value is a dialogue of MultiWOZ 2.2, or of SGD if `is_multiwoz` is false. The two corpora
-/// have the same layout, but the turns of MultiWOZ have ids, and most of its dialogue ids end in `.json`.
+/// have the same layout, but the turns of MultiWOZ have ids, and most dialogue ids of MultiWOZ end in `.json`.
 pub(super) fn is_framed(value: &Value, is_multiwoz: bool) -> bool {
     let turn = value.get("turns").and_then(|turns| turns.get(0));
     let id = value.get("dialogue_id").and_then(Value::as_str);
@@ -165,7 +166,7 @@ struct ServiceCall {
 
 /// Appends turns with their acts, intents and service calls to a dialogue of SGD or MultiWOZ 2.2.
 pub(super) fn add_framed_turns(dialogue: &mut Dialogue, turns: Vec<FramedTurn>) {
-    // The active intent of each service. A turn may repeat the intents of earlier turns next to a new intent.
+    // The active intent of each service. In addition to a new intent, a turn can repeat the intents of earlier turns.
     let mut active: BTreeMap<String, String> = BTreeMap::new();
     for framed in turns {
         let (role, speaker) = (role_of(&framed.speaker), framed.speaker);

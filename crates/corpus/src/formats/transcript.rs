@@ -3,13 +3,13 @@
 //! - A blank line or a rule (`---`, `===`) ends a dialogue. `=== Title ===` also sets the title of the next dialogue.
 //! - If a file starts with single turns of several speakers, separated by blank lines, then blank lines are ignored.
 //!   In such a file, a dialogue ends only at a rule, or at a `#` line after a blank line.
-//! - A line can start with a time. `[2026-03-02 09:14]` becomes the time of the turn, in UTC. `[00:12]` has no date, so it
+//! - A line can start with a time. `[2026-03-02 09:14]` becomes the time of the turn, in UTC. `[00:12]` has no date and
 //!   becomes the metadata `at` of the turn.
 //! - A line without a speaker, or an indented line, continues the previous turn.
 //! - The first `#` line (or line without a speaker) before a dialogue is its title. Other `#` lines become the
 //!   metadata `comments` of the dialogue.
-//! - The role of a speaker is recognized from a common name, such as `Customer`, `Agent 2` or `Support (Ana)`. All other
-//!   speakers are participants.
+//! - The role of a speaker is recognized from a common role name, as in `Customer`, `Agent 2` or `Support (Ana)`. All
+//!   other speakers are participants.
 
 use std::collections::BTreeSet;
 
@@ -61,13 +61,14 @@ fn read(input: Input, options: &ReadOptions) -> Result<Dialogues> {
     Ok(chat_text::read(input, options, reader))
 }
 
-/// Returns whether a file starts like JSON or XML. A `[` can also be the start of a time in a transcript.
+/// Returns whether a file starts like JSON or XML. A `[` that starts a time in a transcript does not count.
 fn is_markup(probe: &Probe<'_>) -> bool {
     let start = probe.text.trim_start();
     ["{", "<", "[{", "[\n", "[\""].iter().any(|markup| start.starts_with(markup))
 }
 
-/// Returns whether blank lines separate turns, not dialogues: the first blocks have one turn each, by several speakers.
+/// Returns whether blank lines separate turns, not dialogues. This is the case if each of the first blocks of lines is
+/// one turn, and if the turns have several speakers.
 ///
 /// At most three blocks are checked, so the result does not change if more lines are appended.
 fn ignores_blank_lines(head: &str) -> bool {
@@ -216,7 +217,7 @@ impl Reader {
                 self.heading.stray_line = None;
                 self.draft = Some(Draft::new(dialogue, line, self.limit));
             }
-            // The id is invalid, because of the file name.
+            // The file name cannot be part of a dialogue id.
             Err(e) => out.push_back((line, Err(e.into()))),
         }
     }
@@ -225,9 +226,9 @@ impl Reader {
 #[derive(Debug, PartialEq, Eq)]
 enum Kind<'a> {
     Blank,
-    /// A rule, such as `===`, with its title (or an empty text).
+    /// A rule, such as `===`. The value is the title in the rule, or an empty text.
     Rule(&'a str),
-    /// A line that starts with `#`, with the text after the `#`.
+    /// A line that starts with `#`. The value is the text after the `#`.
     Comment(&'a str),
     Text,
 }
@@ -253,18 +254,18 @@ fn kind(line: &str) -> Kind<'_> {
 #[derive(Debug, PartialEq)]
 struct Spoken<'a> {
     time: Option<Time>,
-    /// A time of day, or an offset from the start of the conversation, as written.
+    /// A time of day, or an offset from the start of the conversation, as written in the file.
     at: Option<String>,
     speaker: String,
     text: &'a str,
 }
 
-/// Parses `[time] Speaker: text`. Returns `None` if the text before the colon is not a speaker. A speaker is known
-/// (`is_known`), is a role name, or looks like a name.
+/// Parses a line of the form `[time] Speaker: text`. Returns `None` if the text before the colon is not a speaker. A
+/// speaker is a role name, a text that looks like a name, or a name for which `is_known` returns `true`.
 fn spoken<'a>(line: &'a str, is_known: &dyn Fn(&str) -> bool) -> Option<Spoken<'a>> {
     let (stamp, rest) = leading_stamp(line.trim());
     let (name, text, ends) = split_name(rest)?;
-    // In Markdown, a name can be bold: **Agent:** text
+    // In Markdown, a name can be bold, as in `**Agent:** text`.
     let name = name.trim().trim_matches('*').trim();
     let (name, stamp) = match stamp {
         None => trailing_stamp(name),
@@ -285,8 +286,8 @@ fn spoken<'a>(line: &'a str, is_known: &dyn Fn(&str) -> bool) -> Option<Spoken<'
 
 /// Splits a line into a name and a text at a colon.
 ///
-/// Prefers a full-width colon, or a colon before white space or the end of the line; the third value is then true. If
-/// there is no such colon, splits at the first colon, and the third value is false.
+/// Prefers a full-width colon, or a colon before white space, before `**` or at the end of the line. In this case, the
+/// third value is `true`. If there is no such colon, splits at the first colon, and the third value is `false`.
 fn split_name(text: &str) -> Option<(&str, &str, bool)> {
     const LONGEST: usize = 120;
     let mut first = None;
@@ -330,7 +331,7 @@ fn leading_stamp(line: &str) -> (Option<&str>, &str) {
             return if is_stamp(inner) { (Some(inner), after_stamp(rest)) } else { (None, line) };
         }
     }
-    // A time without brackets has one word, or two if it has a date.
+    // A time without brackets consists of one word, or of two words if it includes a date.
     let spaces: Vec<usize> = line.match_indices(' ').take(2).map(|(at, _)| at).collect();
     for &at in spaces.iter().rev() {
         if is_stamp(&line[..at]) {
@@ -360,7 +361,7 @@ fn is_stamp(text: &str) -> bool {
     is_clock(text) || text.as_bytes().get(4) == Some(&b'-') && Time::parse(text).is_some()
 }
 
-/// Returns whether a text is a time of day or an offset from the start: `00:12`, `1:02:03`, `00:12.345`.
+/// Returns whether a text is a time of day or an offset from the start, such as `00:12`, `1:02:03` or `00:12.345`.
 fn is_clock(text: &str) -> bool {
     let (clock, fraction) = text.split_once(['.', ',']).unwrap_or((text, "0"));
     let digits = |t: &str, lengths: std::ops::RangeInclusive<usize>| {
@@ -372,7 +373,8 @@ fn is_clock(text: &str) -> bool {
     first && (1..=2).contains(&rest.len()) && rest.iter().all(|p| digits(p, 2..=2)) && digits(fraction, 1..=6)
 }
 
-/// Returns the role if a name is a role name, optionally followed by a number or brackets: `Agent 2`, `Support (Ana)`.
+/// Maps a role name to a role. A number or a text in brackets after the role name is ignored, as in `Support (Ana)`.
+/// Returns `None` for other names.
 fn known_role(name: &str) -> Option<Role> {
     let name = name.to_lowercase();
     let name = name.split(['(', '[']).next().unwrap_or_default();

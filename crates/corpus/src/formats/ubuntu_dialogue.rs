@@ -4,12 +4,13 @@
 //!
 //! - The raw corpus has one file per chat, `dialogs/FOLDER/NUMBER.tsv`, with one message per line: time, from, to,
 //!   text.
-//! - Version 2 has tables with one sample per row. A training row is `Context,Utterance,Label`. The utterance follows the
-//!   context in the corpus (label 1) or is random (label 0). A validation or test row is
+//! - Version 2 has tables with one sample per row. A training row is `Context,Utterance,Label`. The utterance follows
+//!   the context in the corpus (label 1) or is random (label 0). A validation or test row is
 //!   `Context,Ground Truth Utterance,Distractor_0,…`.
 //!
-//! A row becomes a dialogue of the context and the utterance. Label and distractors (wrong responses) become metadata.
-//! `__eou__` ends an utterance, and `__eot__` ends a turn of several utterances. Every utterance becomes a turn.
+//! A row becomes a dialogue that consists of the context and the utterance. The label and the distractors (wrong
+//! responses) become metadata. `__eou__` ends an utterance, and `__eot__` ends a turn of several utterances. Every
+//! utterance becomes a turn.
 
 use crate::formats::chat_text::{self, Draft, LineReader, Out};
 use crate::formats::prelude::*;
@@ -165,7 +166,7 @@ impl Table {
             return Err(format!("the row has {width} columns, not {wanted}").into());
         }
         let turns: Vec<&str> = cell(0)?.split("__eot__").collect();
-        // The last turn also ends with `__eot__`.
+        // The last turn also ends with `__eot__`, so the last part is blank.
         let turns = match turns.split_last() {
             Some((last, rest)) if last.trim().is_empty() => rest,
             _ => &turns,
@@ -241,7 +242,7 @@ mod tests {
             (got[0].id.as_str(), &got[0].metadata["label"]),
             ("ubuntu-dialogue-train-000001", &1.into())
         );
-        // Ids count all rows, including rejected ones. They do not change when a row is fixed.
+        // The number in an id counts all rows, including rejected rows. Ids therefore do not change if a row is fixed.
         assert_eq!(
             (got[1].id.as_str(), &got[1].metadata["label"]),
             ("ubuntu-dialogue-train-000003", &0.into())

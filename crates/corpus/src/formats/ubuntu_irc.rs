@@ -37,7 +37,7 @@ fn sniff(probe: &Probe<'_>) -> Fit {
         }
         let has_companion = |extension| probe.path.and_then(|path| companion(path, extension)).is_some();
         return match *log {
-            // Both files contain the same log. Reading both would give every conversation twice.
+            // The two files contain the same log. If both were read, every conversation would be read twice.
             ".raw.txt" if has_companion(".ascii.txt") => Fit::Companion,
             _ if has_companion(".annotation.txt") => Fit::Yes,
             _ => Fit::Maybe,
@@ -61,7 +61,8 @@ fn read(input: Input, options: &ReadOptions) -> Result<Dialogues> {
     Ok(Box::new(std::iter::once(input).flat_map(move |input| read_log(input, &options))))
 }
 
-/// Returns the existing file with the name of a log and a different extension. The file may be compressed.
+/// Returns the path of the file with the same name as a log but with the given extension. The file can be compressed.
+/// Returns `None` if there is no such file.
 fn companion(log: &Path, extension: &str) -> Option<PathBuf> {
     let stem = stem(log)?;
     ["", ".gz", ".zst"]
@@ -116,7 +117,7 @@ impl Log {
             let line = match line {
                 Ok(line) => line,
                 Err(e) => {
-                    // An invalid line outside all conversations is ignored.
+                    // An invalid line that is not part of a conversation is ignored.
                     problems.extend(annotated.then(|| support::line_problem(&path, e)));
                     continue;
                 }
@@ -232,8 +233,8 @@ impl Builder<'_> {
     }
 }
 
-/// Removes the names of participants from the start of a text: `bob: amy, try that` becomes `try that`. The last word of
-/// a text is never removed.
+/// Removes the names of participants from the start of a text. For example, `bob: amy, try that` becomes `try that`.
+/// The last word of a text is never removed.
 fn strip<'a>(text: &'a str, nicks: &BTreeSet<&str>) -> &'a str {
     let mut rest = text;
     while let Some((word, after)) = rest.split_once(char::is_whitespace) {
@@ -313,7 +314,7 @@ some stray line
         );
         assert_eq!(first.turns[4].metadata["replies_to"], serde_json::json!([2, 4]));
         assert_eq!(first.turns[4].text, "amy: amy, cat: delete something");
-        // Message 1 is the first annotated one, so its date is the date in the file name.
+        // Message 1 is the first annotated message, so its date is the date in the file name.
         assert_eq!(first.time.unwrap().to_string(), "2010-05-02T23:58:00Z");
         assert_eq!(second.time.unwrap().to_string(), "2010-05-03T00:01:00Z");
     }

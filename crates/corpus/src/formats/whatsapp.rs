@@ -3,16 +3,16 @@
 //!
 //! - A chat can span years, so it is split into dialogues. A dialogue ends after more than eight hours of silence, or
 //!   when a new day starts after more than an hour of silence.
-//! - A dialogue id is the name of the chat and the time of the first message of the dialogue. The name of the chat is the
-//!   file name, or the folder name if the file is `_chat.txt`. A later export gives the same ids, unless it starts within
-//!   a dialogue because old messages are missing.
+//! - A dialogue id is the name of the chat and the time of the first message of the dialogue. The name of the chat is
+//!   the file name, or the folder name if the file is `_chat.txt`. The ids are the same in later exports, except if an
+//!   export starts in the middle of a dialogue because old messages are missing.
 //! - The order of day and month is detected from the first 256 KiB of the file (see [`order`]). If the order is only
 //!   assumed, the dialogues have the metadata `date_order`. A date that is invalid in this order is reported.
 //! - The times are local times of the phone without a time zone. They are read as UTC.
 //! - Notices (`Ann added Bob`) are turns with the role `system`. A dialogue with only notices is dropped. An iPhone
-//!   exports notices as messages. English notices are recognized by phrases; others are read as messages.
-//! - `<Media omitted>` and similar texts stay in the text of the turn. The metadata `media` and `attachment` of the turn
-//!   describe the media. Deleted and edited messages have the metadata `deleted` and `edited`.
+//!   exports notices as messages. English notices are recognized by phrases. Other notices are read as messages.
+//! - `<Media omitted>` and similar texts stay in the text of the turn. The metadata `media` and `attachment` of the
+//!   turn describe the media. Deleted and edited messages have the metadata `deleted` and `edited`.
 
 mod line;
 
@@ -31,7 +31,7 @@ pub(super) static FORMAT: Format = Format {
 
 /// Time without messages after which a new dialogue starts.
 const SILENCE: SignedDuration = SignedDuration::from_hours(8);
-/// Time without messages after which a new dialogue starts if a new day has started.
+/// Time without messages after which a new dialogue starts if the next message is on a later day.
 const SILENCE_OVER_MIDNIGHT: SignedDuration = SignedDuration::from_hours(1);
 
 fn sniff(probe: &Probe<'_>) -> Fit {
@@ -163,7 +163,7 @@ impl Reader {
                 dialogue.note("date_order", order);
                 self.draft = Some(Draft::new(dialogue, line, self.limit));
             }
-            // The id is invalid, because of the file name.
+            // The file name cannot be part of a dialogue id.
             Err(e) => out.push_back((line, Err(e.into()))),
         }
     }

@@ -23,8 +23,8 @@ pub(super) fn days(folder: &Path) -> Result<Vec<(String, PathBuf)>> {
     Ok(entries(folder)?.into_iter().filter_map(|path| Some((day_of(&path)?, path))).collect())
 }
 
-/// Converts a function of a message and its line to a function of a JSON value and its line. A value that is not an
-/// object gives an error.
+/// Returns a function that takes a JSON value and its line number. If the value is an object, that is, a message, it is
+/// passed to `take` with the line number. Any other value is an error.
 pub(super) fn each_message(
     mut take: impl FnMut(Raw, u64) -> Result<(), RecordError>,
 ) -> impl FnMut(Value, u64) -> Result<(), RecordError> {
@@ -34,7 +34,7 @@ pub(super) fn each_message(
     }
 }
 
-/// Reader for a channel, day by day.
+/// Reader that reads a channel day by day.
 pub(super) struct ChannelDays {
     channel: Channel,
     names: Arc<Names>,
@@ -55,7 +55,7 @@ impl ChannelDays {
         let mut later: BTreeMap<usize, BTreeSet<usize>> = BTreeMap::new();
         let days = days(folder)?;
         for (n, (_, path)) in days.iter().enumerate() {
-            // The problems are ignored, because `read_next` reports them.
+            // Problems are ignored here, because `read_next` reports them.
             let take = each_message(|raw, _| {
                 if let Some((_, Some(thread))) = timestamps(&raw).filter(|_| !is_left_out(&raw)) {
                     let first = *start_days.entry(thread).or_insert(n);
@@ -93,7 +93,7 @@ impl ChannelDays {
                 }
                 _ => Ok(()),
             });
-            // The problems are ignored, because a later call reports them.
+            // Problems are ignored here, because a later call reports them.
             read_entries(path, self.limit, &mut Vec::new(), take);
         }
         let dialogues = messages.dialogues(&self.channel, day, &path.display().to_string());
@@ -101,19 +101,20 @@ impl ChannelDays {
     }
 }
 
-/// Messages of a day and of the threads that start on that day. A message that the export contains twice is stored once.
+/// Messages of a day and of the threads that start on that day. If an export contains a message twice, it is stored
+/// only once.
 #[derive(Default)]
 pub(super) struct Day {
     messages: BTreeMap<Ts, Turn>,
     threads: BTreeMap<Ts, BTreeMap<Ts, Turn>>,
-    /// The line of the first message of each thread. The key `None` is for the messages without a thread.
+    /// The line of the first message of each thread. The key `None` stands for the messages without a thread.
     lines: BTreeMap<Option<Ts>, u64>,
     /// Number of skipped messages, such as joins and leaves.
     left_out: u64,
 }
 
 impl Day {
-    /// Adds a message, unless `begins_here` returns false for its thread.
+    /// Adds a message. If the message is in a thread, it is added only if `begins_here` returns `true` for the thread.
     pub(super) fn take(
         &mut self,
         raw: &Raw,
@@ -131,7 +132,7 @@ impl Day {
         let turns = match thread {
             None => &mut self.messages,
             Some(thread) if begins_here(thread) => self.threads.entry(thread).or_default(),
-            // The message was already read, with the day on which the thread started.
+            // The message was already read together with the day on which its thread starts.
             Some(_) => return Ok(()),
         };
         turns.insert(ts, turn(raw, ts, names));

@@ -1,4 +1,5 @@
-//! Converts a message of a Slack export to a turn. In the text, `<@U123>` becomes a name, and a link becomes readable.
+//! Converts a message of a Slack export to a turn. In the text, mentions such as `<@U123>` become names, and links
+//! become readable text.
 
 use serde_json::{Map, Value};
 
@@ -163,8 +164,8 @@ fn message_text(raw: &Raw, names: &Names) -> String {
     all
 }
 
-/// Appends the text of a layout block, or of a list of them. The recursion ends, because the JSON parser limits the
-/// nesting depth.
+/// Appends the text of a layout block, or of a list of layout blocks. The depth of the recursion is limited, because
+/// the JSON parser limits the nesting depth.
 fn append_block(value: &Value, names: &Names, out: &mut String) {
     let block = match value {
         Value::Object(block) => block,
@@ -219,7 +220,7 @@ fn plain(text: &str, names: &Names) -> String {
     out
 }
 
-/// Converts a tag without its angle brackets to plain text: a mention, a link, or a date.
+/// Converts a tag to plain text. A tag is a mention, a link or a date. `tag` is the tag without its angle brackets.
 fn plain_tag(tag: &str, names: &Names) -> String {
     let (target, label) = match tag.split_once('|') {
         Some((target, label)) => (target, Some(label).filter(|l| !l.is_empty())),
@@ -246,7 +247,7 @@ fn plain_tag(tag: &str, names: &Names) -> String {
     }
 }
 
-/// Appends a text and decodes the three entities that Slack uses: `&lt;`, `&gt;` and `&amp;`.
+/// Decodes the three entities that Slack uses (`&lt;`, `&gt;` and `&amp;`) in a text, and appends the result to `out`.
 fn unescape(text: &str, out: &mut String) {
     let mut rest = text;
     while let Some(at) = rest.find('&') {

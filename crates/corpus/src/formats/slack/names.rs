@@ -17,7 +17,7 @@ pub(super) const LISTS: [(&str, &str); 4] = [
     ("dms.json", "direct"),
     ("mpims.json", "group"),
 ];
-/// File names that the list of users can have. The second name is that of an Enterprise Grid export.
+/// Possible file names of the list of users. The second name is used in Enterprise Grid exports.
 pub(super) const USERS: [&str; 2] = ["users.json", "org_users.json"];
 
 #[derive(Deserialize)]
@@ -39,13 +39,13 @@ pub(super) struct Profile {
 }
 
 impl Profile {
-    /// Returns the display name, the real name or the name: the first of these that is not blank.
+    /// Returns the first name that is not blank, in this order: display name, real name, name.
     pub(super) fn shown(self) -> Option<String> {
         first([self.display_name, self.real_name, self.name])
     }
 }
 
-/// Returns the first name that is not blank.
+/// Returns the first name in the array that is not blank.
 fn first<const N: usize>(names: [Option<String>; N]) -> Option<String> {
     names.into_iter().flatten().find(|name| !name.trim().is_empty())
 }
@@ -78,7 +78,8 @@ pub(super) struct Names {
 }
 
 impl Names {
-    /// Reads the lists in the root folder of an export. A missing list is ignored. Errors are added to `problems`.
+    /// Reads the lists of users and channels in the root folder of an export. Missing lists are ignored. Errors are
+    /// added to `problems`.
     pub(super) fn read(root: &Path, limit: usize, problems: &mut Vec<Problem>) -> Self {
         let mut names = Names::default();
         for list in USERS.map(|list| root.join(list)).iter().filter(|list| list.is_file()) {
@@ -149,7 +150,8 @@ impl Names {
     }
 }
 
-/// Calls `take` on each member of the JSON array in a file, with the line of the member. Errors are added to `problems`.
+/// Calls `take` on each member of the JSON array in a file, with the line of the member. Errors are added to
+/// `problems`.
 pub(super) fn read_entries<T: DeserializeOwned>(
     path: &Path,
     limit: usize,
@@ -180,7 +182,8 @@ pub(super) fn for_each_entry<T: DeserializeOwned>(
     }
 }
 
-/// Returns the root folder of an export, with the lists of users and channels. `channel` is a channel's folder.
+/// Returns the root folder of an export, which contains the lists of users and channels. `channel` is the folder of a
+/// channel.
 pub(super) fn root_of(channel: &Path) -> PathBuf {
     match channel.parent() {
         // A bare folder name is relative to the current folder.

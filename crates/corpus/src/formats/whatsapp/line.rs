@@ -22,15 +22,15 @@ impl Order {
     }
 }
 
-/// First line of a message. It starts with a date and a time, such as `[02/03/26, 09:14:05] ` or `02/03/2026, 09:14 - `.
+/// First line of a message. It starts with a date and a time, such as `[02/03/26, 09:14:05]` or `02/03/2026, 09:14 -`.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Header<'a> {
-    /// The numbers of the date, in the order of the text.
+    /// The three numbers of the date, in the order in which they occur in the line.
     numbers: [i16; 3],
-    /// The date as it is in the text.
+    /// The date as written in the line.
     pub(super) date: &'a str,
     clock: Clock,
-    /// Whether date and time are in the format of the United States: `3/2/26, 9:14 AM`.
+    /// Whether date and time are in the format of the United States, such as `3/2/26, 9:14 AM`.
     american: bool,
     /// The rest of the line: speaker and text.
     pub(super) rest: &'a str,
@@ -71,7 +71,8 @@ impl<'a> Header<'a> {
         let after = after.strip_prefix('.').unwrap_or(after);
         let after = match after.strip_prefix(',') {
             Some(after) => after,
-            // `[2026-03-02 09:14]` is a common time in other formats.
+            // Other formats have times such as `[2026-03-02 09:14]`. A date with dashes must therefore end with a
+            // comma.
             None if separator != '-' => after,
             None => return None,
         };
@@ -99,7 +100,8 @@ impl<'a> Header<'a> {
         })
     }
 
-    /// Returns the local time of the phone. Returns `None` if the date or the time is invalid in this order.
+    /// Returns the date and time of the message, in the local time of the phone. Returns `None` if the date or the time
+    /// is invalid in the given order.
     pub(super) fn time(&self, order: Order) -> Option<DateTime> {
         let [a, b, c] = self.numbers;
         let (year, month, day) = match order {
@@ -131,8 +133,8 @@ fn number<N: FromStr>(text: &str, max_digits: usize) -> Option<(N, &str)> {
     Some((text[..digits].parse().ok()?, &text[digits..]))
 }
 
-/// Parses a time of day. Returns the time in 24-hour format, whether it is followed by AM or PM in capitals, and the rest
-/// of the text.
+/// Parses a time of day. Returns the time in 24-hour format, whether it is followed by AM or PM in capitals, and the
+/// rest of the text.
 fn clock(text: &str) -> Option<(Clock, bool, &str)> {
     // Some languages have a word between date and time (`klo`, `um`, `à`, `kl.`), or AM/PM before the time.
     let word_end = text.find(|c: char| c.is_ascii_digit())?;
@@ -212,17 +214,18 @@ pub(super) fn order<'a>(lines: impl Iterator<Item = &'a str>) -> (Order, bool) {
 /// A message of a chat, without its date and time.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Content {
-    /// The speaker; `None` for a notice.
+    /// The speaker. `None` for a notice.
     pub(super) speaker: Option<String>,
     pub(super) text: String,
-    /// `attached` if the message has a file that is part of the export, `omitted` if the file is not part of the export.
+    /// `attached` if the message has a file that is part of the export. `omitted` if the file is not part of the
+    /// export. `None` if the message has no file.
     pub(super) media: Option<&'static str>,
     pub(super) attachment: Option<String>,
     pub(super) deleted: bool,
 }
 
-/// Phrases that occur in notices but not in names. In `Ann changed the subject to "Trip: day 2"`, the text before the
-/// colon contains such a phrase, so it is not a speaker.
+/// Phrases that occur in notices but not in names. If the text before a colon contains such a phrase, it is not a
+/// speaker. An example is `Ann changed the subject to "Trip: day 2"`.
 const NOTICE_NAMES: [&str; 6] =
     [" changed the ", " changed this ", " changed to ", " created group ", " added ", " security code "];
 
@@ -275,7 +278,8 @@ impl Content {
             text.strip_prefix('<').and_then(|t| t.strip_suffix('>')).filter(|t| !t.contains('>'))
         {
             match inner.split_once(": ") {
-                // An example is `<attached: 00000012-PHOTO-2026-03-02.jpg>`. The first word can be in any language.
+                // An example is `<attached: 00000012-PHOTO-2026-03-02.jpg>`. The word `attached` can be in any
+                // language.
                 Some((_, file)) if file.contains('.') => {
                     (content.media, content.attachment) = (Some("attached"), Some(file.to_owned()));
                 }
