@@ -7,10 +7,10 @@ use turnwise_core::error::{Error, Result};
 
 use crate::Precision;
 
-/// Device to run on, as chosen by the user.
+/// The user's choice of the device to run on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum DeviceChoice {
-    /// A GPU, if this build supports GPUs and the GPU can be opened. Otherwise the CPU.
+    /// A GPU if this build supports GPUs and the GPU can be opened, otherwise the CPU.
     #[default]
     Auto,
     /// The CPU.
