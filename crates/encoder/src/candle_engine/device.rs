@@ -53,7 +53,7 @@ impl fmt::Display for DeviceChoice {
 pub struct Device(candle_core::Device);
 
 impl Device {
-    /// The CPU.
+    /// Returns the CPU.
     pub fn cpu() -> Self {
         Device(candle_core::Device::Cpu)
     }
