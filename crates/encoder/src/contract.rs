@@ -7,7 +7,7 @@ use turnwise_corpus::Dialogue;
 
 use crate::{Fingerprint, Vectors};
 
-/// Encoder of texts and dialogues into vectors of a fixed width.
+/// Encodes texts and dialogues as vectors of a fixed width.
 ///
 /// The vector of an input does not depend on the other inputs, on their order or on the number of threads. In f32,
 /// rounding can change an element by up to 1e-5. All elements of the vectors are finite.
@@ -93,7 +93,7 @@ pub struct Encoded {
     pub spent: EncodeStats,
 }
 
-/// Statistics of an encoding: counts of tokens, and of inputs that were truncated, split or unknown.
+/// Statistics of an encoding, such as the number of tokens and the number of truncated texts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize)]
 pub struct EncodeStats {
     /// Number of tokens processed, including special tokens. A static encoder counts the known words.

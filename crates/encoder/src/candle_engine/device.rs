@@ -79,7 +79,7 @@ impl Device {
         self.0.is_cpu()
     }
 
-    /// Returns the device as a candle type.
+    /// Returns candle's own representation of the device.
     pub fn inner(&self) -> &candle_core::Device {
         &self.0
     }

@@ -106,7 +106,7 @@ impl<T: Element> Blocks<T> {
     }
 }
 
-/// Copies page-locked memory to the start of a tensor on the device.
+/// Operation that copies page-locked memory to the start of a tensor on the device.
 struct CopyIn<'a, T> {
     from: &'a [T],
     copies: &'a Arc<CudaStream>,

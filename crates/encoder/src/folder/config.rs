@@ -44,7 +44,7 @@ impl Architecture {
         }
     }
 
-    /// Returns the name of the network's class in the `transformers` library, without a task head.
+    /// Returns the name of the class in the `transformers` library that implements the network without a task head.
     pub const fn class(self) -> &'static str {
         match self {
             Architecture::Bert => "BertModel",
@@ -153,7 +153,7 @@ fn architecture(file: &Object) -> Result<Architecture> {
         let known = Architecture::ALL.into_iter().find(|a| a.name() == name);
         return known.ok_or_else(|| unknown(name));
     }
-    // Old files have no `model_type`, but the name of the network's class.
+    // Old files have no `model_type`. They contain only the name of the network's class.
     let classes = file.get("architectures").and_then(Value::as_array);
     let class = classes.and_then(|c| c.first()).and_then(Value::as_str);
     let Some(class) = class else {

@@ -71,7 +71,7 @@ impl ModelFolder {
         let tokenizer = tokenizer_files::TokenizerFiles::open(inner, config.architecture, sentence)?;
         let mut notices = modules.notices.clone();
         // The limit is chosen as in sentence-transformers, with one exception. If the limit exceeds the number of
-        // positions, sentence-transformers fails during encoding, and turnwise reduces the limit.
+        // positions, sentence-transformers fails during encoding, but turnwise reduces the limit.
         let wanted = match sentence.max_tokens {
             Some(wanted) => wanted,
             None => tokenizer.max_tokens()?.unwrap_or(usize::MAX).min(config.positions),
@@ -131,8 +131,9 @@ impl ModelFolder {
     }
 }
 
-/// Returns the display name of a model folder: the folder's name. For a model from a training run, the name starts
-/// with the folder of the run or of the group of runs: `run/model`, `runs/run/model`.
+/// Returns the display name of a model folder: the folder's name. If the model comes from a training run, the display
+/// name also contains the folder of the run: `run/model`. If the run belongs to a group of runs, it also contains the
+/// folder of the group: `runs/run/model`.
 pub fn name_of(folder: &Path) -> String {
     let whole = folder.canonicalize().unwrap_or_else(|_| folder.to_owned());
     let is_of = |folder: &&Path, file: &str| folder.join(file).is_file();
@@ -150,9 +151,9 @@ pub fn name_of(folder: &Path) -> String {
 const CHUNK: usize = 1 << 20;
 
 impl ModelFolder {
-    /// Returns the fingerprint that identifies the model in an index. It does not depend on the path, the tensor names,
-    /// the split into files, or the data type if the values are the same. Every other change that affects the vectors
-    /// also changes the fingerprint.
+    /// Returns the fingerprint that identifies the model in an index. It does not depend on the path, the tensor names
+    /// or the split into files. It does not depend on the data type either, as long as the values are the same. Every
+    /// other change that affects the vectors also changes the fingerprint.
     pub fn fingerprint(&self) -> Result<Fingerprint> {
         let mut all = Fingerprinter::new("transformer");
         let shape = &self.config.shape;

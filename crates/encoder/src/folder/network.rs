@@ -1,5 +1,5 @@
-//! Reads the tensors of a folder into a [`Network`]. Parameters have a fixed order ([`list`]), and BERT's names. The
-//! names in other architectures are translated.
+//! Reads the tensors of a folder into a [`Network`]. The parameters have a fixed order (see [`list`]) and BERT's names.
+//! The names that other architectures use are translated.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -122,8 +122,9 @@ impl<'a> Names<'a> {
         found.unwrap_or_else(|| format!("{}{own}", self.prefix))
     }
 
-    /// Checks the unused tensors. Heads and poolers are ignored, because they do not affect the vectors. An unknown
-    /// tensor in the embeddings or layers is an error. Returns a notice if there are extra layers.
+    /// Checks the tensors that are not parameters of the network. Ignores heads and poolers, because they do not affect
+    /// the vectors. Fails if the embeddings or layers contain an unknown tensor. Returns a notice if there are extra
+    /// layers.
     fn unused(&self, config: &Config, used: &[(Parameter, String)]) -> Result<Vec<String>> {
         let used: HashSet<&str> = used.iter().map(|(_, name)| name.as_str()).collect();
         let layer = match self.architecture {

@@ -23,7 +23,7 @@ pub struct Pipeline {
 }
 
 impl Pipeline {
-    /// Returns the width of the vectors, if the network has the given hidden size.
+    /// Returns the width of the vectors for a network with the given hidden size.
     pub fn dim(&self, hidden: usize) -> usize {
         let pooled = hidden * self.pooling.modes.len();
         let last = self.steps.iter().rev().find_map(|step| match step {

@@ -170,7 +170,7 @@ impl Tokenizer {
         self.parts.inner.get_vocab_size(true)
     }
 
-    /// Ids of the special tokens.
+    /// Returns the ids of the special tokens.
     pub fn specials(&self) -> Specials {
         self.parts.specials
     }
@@ -215,8 +215,8 @@ fn frame(inner: &tokenizers::Tokenizer) -> Result<(Vec<u32>, Vec<u32>)> {
 const SEPARATOR: &str = "[SEP]";
 
 impl Tokenizer {
-    /// Returns a copy of this tokenizer that adds a separator after every text, and the separator's id. Returns `None`
-    /// if this tokenizer already adds tokens after texts.
+    /// Copies this tokenizer and makes the copy add a separator after every text. Returns the copy and the id of the
+    /// separator. Returns `None` if this tokenizer already adds tokens after texts.
     pub fn divided(&self) -> Result<Option<(Self, u32)>> {
         if !self.after().is_empty() {
             return Ok(None);
@@ -249,9 +249,10 @@ impl Tokenizer {
     }
 }
 
-/// Saves a copy of the model `base` (called `name`) with a tokenizer that adds a separator after every text.
+/// Saves a copy of the model `base` with a tokenizer that adds a separator after every text. `name` is the name of
+/// `base`.
 ///
-/// Returns the separator, and true if a new embedding was added for it. Returns `None` and writes nothing if the
+/// Returns the separator, and whether a new embedding was added for it. Returns `None` and writes nothing if the
 /// tokenizer of `base` already adds tokens after texts.
 pub fn save_divided(base: &ModelFolder, name: &str, path: &Path) -> Result<Option<(String, bool)>> {
     let Some((tokenizer, id)) = base.tokenizer()?.divided()? else { return Ok(None) };

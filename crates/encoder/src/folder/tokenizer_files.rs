@@ -45,7 +45,7 @@ enum Family {
     Other,
 }
 
-/// Roles of the special tokens. Each role has a default token in BERT and a default token in RoBERTa.
+/// Roles of the special tokens, each with its default token in BERT and its default token in RoBERTa.
 const ROLES: [(&str, &str, &str); 5] = [
     ("pad_token", "[PAD]", "<pad>"),
     ("unk_token", "[UNK]", "<unk>"),

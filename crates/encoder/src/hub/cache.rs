@@ -120,7 +120,8 @@ pub(super) fn is_commit(text: &str) -> bool {
 /// The two folders in which turnwise searches for a model by name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Places {
-    /// Hugging Face cache, shared with Python libraries: `models--org--name/{blobs, refs, snapshots}`.
+    /// Hugging Face cache, shared with Python libraries. Each model has a folder `models--org--name` with the
+    /// subfolders `blobs`, `refs` and `snapshots`.
     pub cache: PathBuf,
     /// Folder of imported models. It contains one subfolder per model; the subfolder has the name of the model.
     pub imports: PathBuf,

@@ -84,9 +84,9 @@ fn folder_of(path: &str) -> &str {
     path.rsplit_once('/').map_or("", |(folder, _)| folder)
 }
 
-/// Selects the files of a model that an encoder needs from the list of all its files. The result is sorted. Fails if
-/// there are no weights in safetensors format, or if the weights of the network or a module exist only as a pickle.
-/// `model` is the name for error messages.
+/// Returns the files that an encoder needs, sorted. `all` lists all files of the model. Fails if there are no weights
+/// in safetensors format, or if the weights of the network or a module exist only as a pickle. `model` is the name for
+/// error messages.
 pub fn choose<'a>(model: &str, all: impl IntoIterator<Item = &'a str>) -> Result<Vec<&'a str>> {
     let all: Vec<&str> = all.into_iter().collect();
     let mut chosen: BTreeSet<&str> = all.iter().copied().filter(|path| is_wanted(path)).collect();
@@ -133,8 +133,8 @@ struct WeightsIndex {
     weight_map: std::collections::BTreeMap<String, String>,
 }
 
-/// Returns the first file that is missing in a model's folder; `None` if the model is complete. Fails if a JSON file
-/// is invalid or cannot be read.
+/// Returns the path of the first file that is missing in a model's folder; `None` if the model is complete. Fails if a
+/// JSON file is invalid or cannot be read.
 pub fn missing(folder: &Path) -> Result<Option<String>> {
     let mut network = String::new();
     if folder.join(MODULES).is_file() {

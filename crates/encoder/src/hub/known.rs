@@ -1,4 +1,4 @@
-//! Names of models: the built-in list, and model specifications.
+//! The list of built-in models, and model specifications.
 //!
 //! The built-in models belong to the BERT family, have weights in safetensors, and are small enough for a laptop.
 //! A specification is a built-in name or `org/name`, optionally followed by `@revision`.

@@ -29,10 +29,10 @@ pub struct Entry {
     pub repository: Option<String>,
     /// Width of the vectors; `None` if it is unknown without opening the model.
     pub dim: Option<u64>,
-    /// Languages of a built-in model.
+    /// Languages of a built-in model; `None` for other models.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub languages: Option<&'static str>,
-    /// Short description of a built-in model.
+    /// Short description of a built-in model; `None` for other models.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub about: Option<&'static str>,
     /// True if the SHA-256 of the weights is built into turnwise.

@@ -230,7 +230,7 @@ impl Contents {
         self.read(&self.description.settings)
     }
 
-    /// Information about the data that the encoder was fitted on.
+    /// Returns information about the data that the encoder was fitted on.
     pub fn about<T: DeserializeOwned>(&self) -> Result<T> {
         self.read(&self.description.about)
     }

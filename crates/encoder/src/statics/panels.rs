@@ -11,8 +11,8 @@ pub(super) const WIDTH: usize = 8;
 /// One panel: [`WIDTH`] columns, stored row by row.
 pub(super) type Panel = Vec<[f64; WIDTH]>;
 
-/// Threshold for linearly dependent columns: squared norm of the residual, relative to the squared norm of the column.
-/// A smaller residual is rounding error.
+/// Threshold below which a column counts as linearly dependent. It applies to the squared norm of the residual, divided
+/// by the squared norm of the column. A smaller residual is only rounding error.
 const DEPENDENT: f64 = 1e-12;
 
 /// A dense matrix with many rows, stored as panels. The last panel is padded with zero columns.

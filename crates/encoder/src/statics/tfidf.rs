@@ -161,7 +161,8 @@ impl TfidfSvd {
         TfidfSvd { properties, settings, fit, terms, rows, idf, components, mean }
     }
 
-    /// Returns notes for the user about missing dimensions and about documents without kept terms.
+    /// Returns notes for the user if the vectors have fewer dimensions than requested, or if some documents contain
+    /// none of the kept terms.
     pub fn notes(&self) -> Vec<String> {
         let mut notes = Vec::new();
         if self.dim() < self.settings.dim {

@@ -53,7 +53,8 @@ impl Transformer {
         Self::with(name, folder, &folder.network()?, settings, engine)
     }
 
-    /// Loads a model like [`Transformer::load`], but runs `network`. Its shape must be that of the folder's network.
+    /// Loads a model like [`Transformer::load`], but uses `network` instead of the folder's network. Both networks must
+    /// have the same shape.
     pub fn with(
         name: &str,
         folder: &ModelFolder,
@@ -281,7 +282,8 @@ impl Prompt {
 /// Function that creates the backend for a network. The fingerprint identifies the model.
 pub(super) type OpenEngine<'a> = dyn Fn(&Network, Fingerprint) -> Result<Box<dyn Backend>> + 'a;
 
-/// Returns the fingerprint of a model with the given settings. The fingerprint does not depend on device and precision.
+/// Returns the fingerprint of a model with the given settings. `model` is its fingerprint with the default settings.
+/// The fingerprint does not depend on device and precision.
 fn fingerprint(model: Fingerprint, settings: &Settings) -> Fingerprint {
     let layers = settings.tokens.layers.clone().unwrap_or_default();
     // The last layer is the default. Choosing it explicitly does not change the fingerprint.
@@ -341,9 +343,9 @@ impl Encoder for Transformer {
 
     fn chunk_bytes(&self) -> usize {
         match self.backend.wants_threads() {
-            // This text takes each thread two or three seconds.
+            // Each thread encodes its share of this text in two or three seconds.
             true => (32 << 10) * rayon::current_num_threads().max(2),
-            // Enough for several batches, so that each batch can have sequences of similar length.
+            // This is enough text for several batches, so that each batch can have sequences of similar length.
             false => 512 << 10,
         }
     }

@@ -178,8 +178,7 @@ impl Transformer {
         }
     }
 
-    /// Tokenizes a text. Returns its item, the range of tokens that get token vectors, and a result without these
-    /// vectors.
+    /// Tokenizes a text. Returns its item, the range of tokens whose vectors are wanted, and a result without vectors.
     fn token_input(
         &self,
         input: usize,
@@ -198,7 +197,7 @@ impl Transformer {
     }
 }
 
-/// Returns the width of the vectors after the dense layers, if the pooled vectors have the width `pooled`. Fails if a
+/// Returns the width of the vectors after the dense layers. `pooled` is the width of the pooled vectors. Fails if a
 /// dense layer expects a different width.
 pub(super) fn width(pipeline: &Pipeline, pooled: usize, name: &str) -> Result<usize> {
     let mut width = pooled;

@@ -248,7 +248,8 @@ fn the_prompt_of_a_dialogue_is_pooled_only_if_the_model_pools_prompts() {
         assert_near(whole.vectors.flat(), text.vectors.flat());
         let speakers = DialogueOptions { pooling: DialoguePooling::Interlocutors, ..options };
         let speakers = encoder.encode_dialogues(&[&one], &speakers).unwrap();
-        // Only special tokens before the first turn belong to no speaker.
+        // Only the special tokens before the first turn belong to no speaker. They are pooled only if the prompt is
+        // pooled.
         let differences =
             speakers.vectors.flat().iter().zip(whole.vectors.flat()).map(|(a, b)| (a - b).abs());
         assert_eq!(differences.fold(0.0, f32::max) < 1e-5, !include_prompt);

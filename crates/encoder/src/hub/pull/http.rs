@@ -95,8 +95,8 @@ impl Client {
         Ok(Client { agent: config.build().new_agent(), endpoint, token: hub.token.clone() })
     }
 
-    /// Requests a text, with retries. Returns the response and the bytes of its body. A response with an error status
-    /// that a retry cannot fix, such as 404, is returned like a success.
+    /// Requests a text, with retries. Returns the response and the bytes of its body. A response is also returned if it
+    /// has an error status that a retry cannot fix, such as 404.
     pub(super) fn text(
         &self,
         url: &str,
@@ -298,7 +298,7 @@ fn number(headers: &HeaderMap, name: &str) -> Option<u64> {
     headers.get(name)?.to_str().ok()?.trim().parse().ok()
 }
 
-/// Returns the first byte offset in the header `content-range`: 100 for `bytes 100-199/200`.
+/// Returns the start of the byte range in the header `content-range`: 100 for `bytes 100-199/200`.
 fn range_start(headers: &HeaderMap) -> Option<u64> {
     let range = headers.get("content-range")?.to_str().ok()?;
     range.trim().strip_prefix("bytes ")?.split('-').next()?.trim().parse().ok()

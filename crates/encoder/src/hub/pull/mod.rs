@@ -37,9 +37,10 @@ pub const HUB: &str = "https://huggingface.co";
 pub struct Hub {
     /// Base URL: [`HUB`] or a mirror.
     pub endpoint: String,
-    /// Access token. It is sent only to the endpoint, never to another host.
+    /// Access token. It is sent only to the endpoint, never to a different host.
     pub token: Option<String>,
-    /// PEM file with certificate authorities, which replace the built-in ones. `None` uses the built-in ones.
+    /// PEM file with certificate authorities that replace the built-in authorities. `None` means the built-in
+    /// authorities.
     pub authorities: Option<PathBuf>,
     /// Environment variable that disables network access, such as `HF_HUB_OFFLINE=1`; `None` if downloads are allowed.
     pub offline: Option<String>,
@@ -184,7 +185,7 @@ fn from_hub(
     let repository = places.repository(&spec.repository);
     let pin = spec.pin();
     for file in listing.files.iter().filter(|file| file.path == files::WEIGHTS) {
-        // Compare the pinned digest with the digest that the hub reports before the download, to fail early.
+        // Before the download, compare the pinned digest with the digest that the hub reports, to fail early.
         if let (Some(pin), Some(reported)) = (pin, &file.sha256)
             && pin != reported
         {

@@ -83,8 +83,8 @@ fn check_word_count(name: &str, header: Option<Header>, into: &Collector) -> Res
     }
 }
 
-/// Splits a line into the word and the numbers; `None` if the line is invalid. A word may contain spaces (`. . .` in
-/// GloVe's files), unless the text after its last space is a number.
+/// Splits a line into the word and the numbers. Returns `None` if the line is invalid. A word may contain spaces (`. .
+/// .` in GloVe's files), unless the text after its last space is a number.
 pub(super) fn numbers_of(line: &str, columns: usize) -> Option<(&str, Vec<f32>)> {
     let mut word = line.trim_ascii_end();
     let mut numbers = Vec::with_capacity(columns);

@@ -91,7 +91,7 @@ impl WordTable {
     }
 }
 
-/// Splits a text into words, and returns the table rows of these words. Words that are not in the table are left out.
+/// Splits a text into words, and returns their row numbers in the table. Words that are not in the table are left out.
 ///
 /// A word is looked up in three forms: as analyzed for search (lower case, without apostrophes), in lower case, and
 /// exactly as written. The first form in the table is used. In a script without spaces, text is segmented greedily. At
