@@ -340,7 +340,7 @@ mod tests {
         assert_eq!(with(DialogueMode::Sequence, DialoguePooling::Mean), [0.6, 0.4]);
         // The user's words are aaab, the agent's are b.
         assert_eq!(with(DialogueMode::Sequence, DialoguePooling::Interlocutors), [0.75, 1.25]);
-        // Three utterances have known words.
+        // Only three of the four utterances have known words.
         assert_eq!(with(DialogueMode::Utterances, DialoguePooling::Mean), [1.0 / 3.0, 2.0 / 3.0]);
         assert_eq!(with(DialogueMode::Utterances, DialoguePooling::Interlocutors), [0.5, 1.5]);
         assert_eq!(with(DialogueMode::Sequence, DialoguePooling::FirstSpeaker), [0.75, 0.25]);

@@ -69,8 +69,8 @@ impl Panels {
         (0..cols * cols).map(|k| at(k / cols, k % cols)).collect()
     }
 
-    /// Multiplies this matrix by a small matrix, given as a list of columns. Each of these columns has one element per
-    /// column of `self`.
+    /// Multiplies this matrix by a small matrix, given as a list of columns. Each column in the list must have as many
+    /// elements as `self` has columns.
     pub fn times(&self, columns: &[Vec<f64>]) -> Self {
         let panels = columns
             .par_chunks(WIDTH)

@@ -84,7 +84,7 @@ pub(super) struct Span {
     pub(super) rows: Range<usize>,
 }
 
-/// Window of a dialogue: consecutive turns, or a part of a long turn, that fit into one sequence.
+/// Window of a dialogue: a sequence that contains consecutive turns or parts of long turns.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct Window {
     pub(super) sequence: Sequence,

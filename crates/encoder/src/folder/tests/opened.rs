@@ -265,7 +265,8 @@ fn the_network_can_be_in_a_subfolder() {
     folder.network().unwrap();
 }
 
-/// Returns a model with a dense layer. `config` is the configuration of the layer.
+/// Returns a model with a dense layer. `config` is the configuration of the layer. If `bias` is true, the weight file
+/// contains a bias.
 fn with_dense(config: Value, bias: bool) -> Builder {
     let builder = pooled(json!({}));
     builder.modules(&[T, P, ("2_Dense", "sentence_transformers.models.Dense"), N]);
