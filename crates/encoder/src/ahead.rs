@@ -1,5 +1,5 @@
 //! Encodes a stream of chunks (groups of inputs). While one chunk is encoded, the next chunk is read and the previous
-//! chunk is stored. A GPU encoder tokenizes one chunk while it computes another.
+//! chunk is stored. With a GPU, one chunk is tokenized while another is computed.
 
 use std::{
     collections::BTreeMap,
@@ -21,7 +21,7 @@ pub enum Inputs {
 }
 
 impl Inputs {
-    /// Number of inputs, which is also the number of vectors.
+    /// Returns the number of inputs, which is also the number of vectors.
     pub fn len(&self) -> usize {
         match self {
             Inputs::Texts(texts) => texts.len(),
@@ -81,25 +81,27 @@ pub trait Stream {
 /// Encodes a stream until it ends or `stop` returns true. Returns true if the stream was encoded to its end.
 ///
 /// After a stop, the chunks that are being encoded are finished, and their vectors are passed to [`Stream::done`].
-/// Fails on the first error of the encoder or the stream, and on vectors that have a wrong width or are not finite.
+/// Fails on the first error of the encoder or the stream. Also fails if a vector has the wrong width or contains a
+/// value that is not finite.
 pub fn encode<S: Stream>(
     encoder: &dyn Encoder,
     options: &Options,
     stop: &(dyn Fn() -> bool + Sync),
     stream: &mut S,
 ) -> Result<bool> {
-    // Number of chunks that are being encoded, plus one in the queue.
+    // Maximum number of unfinished chunks: the chunks that are being encoded, plus one chunk in the queue.
     let ahead = encoder.chunks_at_once() + 1;
     let (work, waiting) = mpsc::sync_channel::<(u64, Chunk<S::Tag>)>(ahead);
     let waiting = Mutex::new(waiting);
     std::thread::scope(|scope| {
-        // The closure owns these channel ends. When it returns, they are dropped and the threads end.
+        // The closure owns `work` and `results`. When the closure returns, they are dropped, and therefore the threads
+        // end.
         let (work, (finished, results)) = (work, mpsc::sync_channel(ahead));
         for _ in 0..encoder.chunks_at_once() {
             let (finished, waiting) = (finished.clone(), &waiting);
             scope.spawn(move || {
-                // `stop` is checked before the next thread takes a chunk. Therefore no chunk is encoded after a chunk
-                // that is dropped.
+                // `stop` is checked while the queue is locked. If it returns true, this chunk is dropped, and no other
+                // thread can take and encode a later chunk.
                 let next = || {
                     let waiting = waiting.lock().unwrap_or_else(PoisonError::into_inner);
                     waiting.recv().ok().filter(|_| !stop())
@@ -140,7 +142,7 @@ pub fn encode<S: Stream>(
     })
 }
 
-/// Returns an error if the number or the width of the vectors is wrong, or if a value is not finite.
+/// Returns `encoded` unchanged. Fails if the number or the width of the vectors is wrong, or if a value is not finite.
 fn checked(encoded: Result<Encoded>, inputs: usize, encoder: &dyn Encoder) -> Result<Encoded> {
     let encoded = encoded?;
     let vectors = &encoded.vectors;
@@ -241,7 +243,8 @@ mod tests {
         let encoder = HashEncoder { chunks_at_once: 2, ..HashEncoder::default() };
         let (main, stopped, first) =
             (std::thread::current().id(), AtomicBool::new(false), AtomicBool::new(true));
-        // The first encoder thread that asks takes long, and is the first to learn that it must stop.
+        // The first encoder thread that calls `stop` sleeps, and then is the first thread for which `stop` returns
+        // true.
         let stop = || {
             if std::thread::current().id() != main && first.swap(false, Ordering::Relaxed) {
                 std::thread::sleep(std::time::Duration::from_millis(50));

@@ -1,9 +1,9 @@
-//! Backends, which run a network on batches, and pooling, which reduces token states to one vector.
+//! Backends, which run a network on batches, and pooling, which reduces the hidden states of tokens to one vector.
 //!
-//! Every pooling mode is a weighted sum of rows or a maximum over rows:
+//! The hidden states have one row per token. Every pooling mode is a weighted sum of rows or a maximum over rows:
 //!
 //! * Mean pooling is a sum in which each of the `n` tokens has the weight `1/n`.
-//! * Pooling of the first token is a sum of one row.
+//! * Pooling of the first token is a sum of a single row, with the weight 1.
 //! * In pooling by speaker, each token of a speaker with `n` tokens has the weight `1/n`.
 //! * The vector of a dialogue in several windows is the sum, or the maximum, over its windows.
 //!
@@ -45,7 +45,7 @@ pub trait Backend: Send + Sync {
     }
 
     /// Computes the weighted sum of the hidden states of several layers, and pools it. Returns one vector per sequence
-    /// for each pool. A GPU backend pools on the device, so only the vectors are copied to the host.
+    /// for each pool. A GPU backend pools on the device, so only the pooled vectors are copied to the host.
     fn pool(&self, batch: &Batch, wanted: &PoolRequest) -> Result<Vec<Vectors>> {
         let width = self.hidden();
         let empty = |pool: &Pool| Vectors::filled(pool.parts.len(), width, empty(pool.reduction));
@@ -63,16 +63,16 @@ pub trait Backend: Send + Sync {
         Ok(pooled)
     }
 
-    /// Width of the hidden states.
+    /// Returns the width of the hidden states.
     fn hidden(&self) -> usize;
 
-    /// Recommended number of tokens per call, for high throughput.
+    /// Returns the recommended number of tokens per call, for high throughput.
     fn best_batch(&self) -> usize;
 
     /// Returns true if parallel calls from several threads are faster than sequential calls.
     fn wants_threads(&self) -> bool;
 
-    /// Device and precision, for display: `f32 on cpu (avx2)`.
+    /// Returns the device and precision for display, such as `f32 on cpu (avx2)`.
     fn describe(&self) -> String;
 }
 
@@ -99,7 +99,7 @@ pub struct Part {
 pub struct PoolRequest<'a> {
     /// Layers (0 is the embeddings) and their weights, in ascending order and without duplicates.
     pub layers: &'a [(usize, f32)],
-    /// Pools to compute. Each pool gives one vector per sequence.
+    /// Pools to compute. Each pool produces one vector per sequence.
     pub pools: &'a [Pool<'a>],
 }
 
@@ -125,7 +125,7 @@ pub(super) fn pool_into(out: &mut [f32], states: &[f32], parts: &[Part], reducti
     }
 }
 
-/// Returns the value that pooling gives for no rows. Every element of a pooled vector starts with it.
+/// Returns the initial value of every element of a pooled vector. This value remains if there are no rows to pool.
 pub(super) fn empty(reduction: Reduction) -> f32 {
     match reduction {
         Reduction::Sum => 0.0,

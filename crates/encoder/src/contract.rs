@@ -7,35 +7,35 @@ use turnwise_corpus::Dialogue;
 
 use crate::{Fingerprint, Vectors};
 
-/// Encoder of texts and dialogues into vectors of a fixed width.
+/// Encodes texts and dialogues as vectors of a fixed width.
 ///
 /// The vector of an input does not depend on the other inputs, on their order or on the number of threads. In f32,
 /// rounding can change an element by up to 1e-5. All elements of the vectors are finite.
 pub trait Encoder: Send + Sync {
-    /// Name for display: the model's name, or a description of a static encoder.
+    /// Returns the name for display: the model's name, or a description of a static encoder.
     fn name(&self) -> &str;
 
-    /// Width of the vectors.
+    /// Returns the width of the vectors.
     fn dim(&self) -> usize;
 
-    /// Fingerprint that identifies the encoder in an index.
+    /// Returns the fingerprint, which identifies the encoder in an index.
     fn fingerprint(&self) -> Fingerprint;
 
-    /// Device and precision, for display: `int8 on cpu (avx2), 2 threads`.
+    /// Returns the device and precision for display, such as `int8 on cpu (avx2), 2 threads`.
     fn describe(&self) -> String;
 
-    /// Maximum number of tokens per text; `None` if there is no limit.
+    /// Returns the maximum number of tokens per text; `None` if there is no limit.
     fn max_tokens(&self) -> Option<usize> {
         None
     }
 
-    /// Notices for the user about the model's files, such as missing or contradictory settings.
+    /// Returns notices for the user about problems in the model's files, such as missing or contradictory settings.
     fn notices(&self) -> &[String] {
         &[]
     }
 
-    /// Number of chunks (groups of inputs) that [`crate::ahead::encode`] encodes in parallel. It is 2 on a GPU: the CPU
-    /// tokenizes one chunk while the GPU computes another.
+    /// Returns the number of chunks (groups of inputs) that [`crate::ahead::encode`] encodes in parallel. It is 2 on a
+    /// GPU: the CPU tokenizes one chunk while the GPU computes another.
     fn chunks_at_once(&self) -> usize {
         1
     }
@@ -45,7 +45,8 @@ pub trait Encoder: Send + Sync {
         false
     }
 
-    /// Recommended number of bytes of text per call. Calls should be short, because a call cannot be cancelled.
+    /// Returns the recommended number of bytes of text per call. Calls should be short, because a call cannot be
+    /// canceled.
     fn chunk_bytes(&self) -> usize {
         64 << 10
     }
@@ -64,8 +65,8 @@ pub trait Encoder: Send + Sync {
         Err(Error::input(format!("{} does not support token ids", self.name())).with_hint("send texts"))
     }
 
-    /// Returns one vector per token for each text, in token order: the hidden states that would be pooled. Fails if the
-    /// encoder has no token vectors.
+    /// Returns one vector per token for each text, in token order. These vectors are the hidden states that
+    /// [`Encoder::encode`] pools. Fails if the encoder has no token vectors.
     fn encode_tokens(&self, _texts: &[&str], _options: &TextOptions) -> Result<Vec<TokenVectors>> {
         Err(Error::input(format!("{} has no token vectors", self.name()))
             .with_hint("use a transformer, such as the default model"))
@@ -88,11 +89,11 @@ pub struct TokenVectors {
 pub struct Encoded {
     /// One row per input.
     pub vectors: Vectors,
-    /// Token counts and counts of truncated inputs.
+    /// Statistics of this encoding, such as the number of tokens.
     pub spent: EncodeStats,
 }
 
-/// Statistics of an encoding: counts of tokens, and of inputs that were truncated, split or unknown.
+/// Statistics of an encoding, such as the number of tokens and the number of truncated texts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize)]
 pub struct EncodeStats {
     /// Number of tokens processed, including special tokens. A static encoder counts the known words.

@@ -11,8 +11,8 @@ use turnwise_core::error::Error;
 #[serde(try_from = "String", into = "String")]
 pub struct Fingerprint(u128);
 
-/// Computes a fingerprint from named properties. Names and values are hashed with their lengths, so that different
-/// properties never produce the same bytes.
+/// Computes a fingerprint from named properties. Names and values are hashed together with their lengths, so that
+/// different properties never produce the same hash input.
 pub struct Fingerprinter(blake3::Hasher);
 
 impl Fingerprinter {
@@ -23,7 +23,7 @@ impl Fingerprinter {
         hasher
     }
 
-    /// Adds one property of the encoder, such as its weights or a setting, to the hash.
+    /// Adds one property of the encoder to the hash, such as its weights or a setting.
     pub fn part(&mut self, name: &str, bytes: &[u8]) -> &mut Self {
         for piece in [name.as_bytes(), bytes] {
             self.0.update(&(piece.len() as u64).to_le_bytes());
@@ -69,7 +69,7 @@ impl FromStr for Fingerprint {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self, Error> {
-        // The parser also accepts a sign.
+        // `from_str_radix` also accepts a sign, so check that every character is a digit.
         let digits = text.len() == 32 && text.bytes().all(|b| b.is_ascii_hexdigit());
         let number = u128::from_str_radix(text, 16).ok().filter(|_| digits);
         number.map(Fingerprint).ok_or_else(|| {

@@ -12,14 +12,15 @@ use crate::{
     transformer::{Settings, Transformer},
 };
 
-/// Opens the static encoder or transformer in `folder`. `name` is the display name of a transformer.
+/// Opens the static encoder or transformer in `folder`. `name` is the display name of a transformer. For a static
+/// encoder, only error messages use `name`.
 ///
 /// Fails if the folder is not a valid model or the device is not available. Also fails if the model does not support an
-/// option in `settings`; static encoders have no token options, for example.
+/// option in `settings`. For example, static encoders do not support token options.
 pub fn open(name: &str, folder: &Path, settings: &Settings) -> Result<Box<dyn Encoder>> {
     if statics::is_static(folder) {
-        // Device and precision are preferences that a static encoder can ignore. The other settings would
-        // change the vectors.
+        // A static encoder can ignore device and precision, which are only preferences. It cannot ignore the other
+        // settings, because they are meant to change the vectors.
         let how = Settings { device: settings.device, precision: settings.precision, ..Settings::default() };
         if *settings != how {
             return Err(Error::input(format!(
@@ -37,9 +38,11 @@ pub fn open(name: &str, folder: &Path, settings: &Settings) -> Result<Box<dyn En
     Ok(Box::new(transformer))
 }
 
-/// Opens the model in a folder, but with the weights of `network`. Training evaluates checkpoints this way.
+/// Opens the model in a folder, but uses the weights of `network` instead of the weights in the folder. Training
+/// evaluates checkpoints this way.
 ///
-/// Computes in 16 bits and ignores `settings.precision`: the quality of int8 was measured only for published weights.
+/// Computes in 16 bits and ignores `settings.precision`. int8 is not used, because its quality was measured only for
+/// published weights.
 pub fn open_with(
     name: &str,
     folder: &ModelFolder,

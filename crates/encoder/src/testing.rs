@@ -29,19 +29,19 @@ pub const DIM: usize = 16;
 /// Encoder that hashes words. It counts the encoded inputs, so a test can check that nothing is encoded twice.
 #[derive(Debug, Default)]
 pub struct HashEncoder {
-    /// Value hashed with each word; encoders with different salts give different vectors.
+    /// Value that is hashed with each word. Encoders with different salts produce different vectors.
     pub salt: u8,
-    /// Encoding fails for texts that contain this string.
+    /// If a text contains this string, encoding fails.
     pub fail_on: Option<&'static str>,
-    /// The vector of a text that contains this string has a NaN.
+    /// If a text contains this string, its vector contains a NaN.
     pub not_finite_on: Option<&'static str>,
     /// Number of texts and dialogues encoded so far.
     pub encoded: AtomicUsize,
-    /// Value of [`Encoder::chunks_at_once`]; 0 means 1.
+    /// Value that [`Encoder::chunks_at_once`] returns; 0 means 1.
     pub chunks_at_once: usize,
     /// Time to sleep in each call, to simulate a slow encoder.
     pub waits: Option<std::time::Duration>,
-    /// Number of calls that are sleeping.
+    /// Number of calls that are currently sleeping.
     pub now: AtomicUsize,
     /// Largest number of calls that were sleeping at the same time.
     pub most_at_once: AtomicUsize,

@@ -7,10 +7,10 @@ use turnwise_core::error::{Error, Result};
 
 use crate::Precision;
 
-/// Device to run on, as chosen by the user.
+/// The user's choice of the device to run on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum DeviceChoice {
-    /// A GPU, if this build supports GPUs and the GPU can be opened. Otherwise the CPU.
+    /// A GPU if this build supports GPUs and the GPU can be opened, otherwise the CPU.
     #[default]
     Auto,
     /// The CPU.
@@ -53,7 +53,7 @@ impl fmt::Display for DeviceChoice {
 pub struct Device(candle_core::Device);
 
 impl Device {
-    /// The CPU.
+    /// Returns the CPU.
     pub fn cpu() -> Self {
         Device(candle_core::Device::Cpu)
     }
@@ -79,7 +79,7 @@ impl Device {
         self.0.is_cpu()
     }
 
-    /// Returns the device as a candle type.
+    /// Returns candle's own representation of the device.
     pub fn inner(&self) -> &candle_core::Device {
         &self.0
     }

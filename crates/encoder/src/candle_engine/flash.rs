@@ -15,8 +15,8 @@ pub(super) fn supports(device: &Device, dtype: DType, head: usize) -> bool {
         && head <= MAX_HEAD
 }
 
-/// Computes attention for all heads. `qkv` has one row per token: query, key and value, concatenated. The query is
-/// already scaled.
+/// Computes attention for all heads. `qkv` has one row per token: query, key and value, concatenated. The query must
+/// already be scaled. Returns one row per token.
 pub(super) fn attention(qkv: &Tensor, heads: usize, packed: &Packed, sent: &Sent) -> Result<Tensor> {
     let (tokens, columns) = qkv.dims2()?;
     let qkv = qkv.reshape((tokens, 3, heads, columns / 3 / heads))?;

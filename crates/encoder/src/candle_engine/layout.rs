@@ -8,7 +8,8 @@ use crate::{
     candle_engine::staging::{Indices, Numbers, Sent, Tables},
 };
 
-/// Value added to the attention scores of padding. It is within the range of f16, and its exponential is zero.
+/// Value added to the attention scores of padding. It is within the range of f16, and so low that its exponential
+/// rounds to zero.
 const MASKED: f32 = -30_000.0;
 
 /// Layout of a batch for attention.
@@ -64,7 +65,8 @@ impl Rows {
         Rows { sequences, longest, ragged: Some(ragged) }
     }
 
-    /// Copies the rows at the indices, in that order. Returns `rows` unchanged if all sequences have the same length.
+    /// Returns the rows of the tensor `rows` that the table `indices` selects, in that order. If all sequences have the
+    /// same length, returns `rows` unchanged.
     pub(super) fn select(
         &self,
         rows: &Tensor,
@@ -87,7 +89,7 @@ impl Rows {
 #[cfg(feature = "flash-attn")]
 pub(super) struct Packed {
     pub(super) longest: usize,
-    /// Start of each sequence, followed by the end of the last sequence.
+    /// Index of the first token of each sequence in the batch, followed by the total number of tokens.
     pub(super) bounds: Indices,
 }
 

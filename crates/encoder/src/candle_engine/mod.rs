@@ -5,8 +5,8 @@
 //! infinity by zero. The mask in this module is finite.
 //!
 //! Linear layers and norms process the tokens of all sequences without padding. Attention pads the sequences to equal
-//! length, so a batch should contain sequences of similar length. On an NVIDIA GPU with the feature `flash-attn` and 16
-//! bits, attention needs no padding either.
+//! length, so a batch should contain sequences of similar length. With the feature `flash-attn`, attention needs no
+//! padding on an NVIDIA GPU in 16 bits.
 
 mod device;
 #[cfg(feature = "flash-attn")]
@@ -30,7 +30,7 @@ use crate::{
 
 pub use device::{Device, DeviceChoice};
 
-/// [`Backend`] with the network on a candle device.
+/// [`Backend`] that runs a network with candle on one device (CPU or GPU).
 pub struct CandleEngine {
     device: Device,
     stage: Stage,
@@ -43,7 +43,7 @@ pub struct CandleEngine {
     tables: [Option<Tensor>; 3],
     norm: Norm,
     layers: Vec<Layer>,
-    /// Locked while a batch is computed, because the device may not have enough memory for two batches.
+    /// Lock that is held while a batch is computed, because the device may not have enough memory for two batches.
     turn: Mutex<()>,
 }
 
@@ -69,7 +69,7 @@ struct Layer {
     output_norm: Norm,
 }
 
-/// Positions of the tables of a batch in [`Tables`], which are sent to the device.
+/// Ranges of a batch's tables in [`Tables`]. They are used to find the tables in the memory of the device.
 struct Plan {
     inputs: Inputs,
     layout: Layout,
@@ -79,7 +79,8 @@ struct Plan {
 struct Inputs {
     ids: Indices,
     positions: Indices,
-    /// For each table of [`CandleEngine::tables`], the table row of every token; `None` if the table does not exist.
+    /// For each embedding table in [`CandleEngine::tables`], the row number of every token; `None` if the network does
+    /// not have that table.
     columns: [Option<Indices>; 3],
 }
 
@@ -118,7 +119,8 @@ impl CandleEngine {
         self.turn.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Collects the tables that a batch needs on the device, such as token ids and positions.
+    /// Builds the tables that the device needs for a batch, such as token ids and positions. Returns the tables, and
+    /// the plan that locates each table.
     fn plan(&self, batch: &Batch, pools: &[Pool]) -> (Plan, Tables) {
         let mut tables = Tables::default();
         let plan = Plan {
@@ -163,7 +165,7 @@ impl CandleEngine {
         Inputs { ids, positions, columns }
     }
 
-    /// Returns the states after each of the wanted layers.
+    /// Returns the hidden states after each layer in `wanted`. The layers must be in ascending order.
     fn states(&self, plan: &Plan, sent: &Sent, wanted: &[usize]) -> candle_core::Result<Vec<Tensor>> {
         let mut x = self.embed(&plan.inputs, sent)?;
         let last = wanted.last().copied().unwrap_or_default();
@@ -238,7 +240,7 @@ impl CandleEngine {
         let head = width / heads;
         let qkv =
             layout.select(qkv, |ragged| &ragged.padded, sent)?.reshape((rows, length, 3, heads, head))?;
-        // Each part has the shape (rows, heads, length, head).
+        // Query, key and value each have the shape (sequences, heads, tokens, head size).
         let part = |n: usize| qkv.narrow(2, n, 1)?.squeeze(2)?.transpose(1, 2)?.contiguous();
         let (q, k, v) = (part(0)?, part(1)?, part(2)?);
         let mut scores = q.matmul(&k.transpose(2, 3)?)?;

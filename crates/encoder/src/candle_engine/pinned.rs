@@ -21,7 +21,7 @@ pub(super) trait Element: WithDType + CudaDType + DeviceRepr + ValidAsZeroBits {
 impl Element for u32 {}
 impl Element for f32 {}
 
-/// The slots of an NVIDIA GPU: reusable memory to copy the tables of batches to the device.
+/// Pool of reusable slots, through which the tables of batches are copied to an NVIDIA GPU.
 pub(super) struct Pinned {
     device: Device,
     /// Stream of the computations.
@@ -40,7 +40,7 @@ impl Pinned {
         Ok(Some(Pinned { device: device.clone(), main, copies, free: Mutex::default() }))
     }
 
-    /// Takes a free slot, or creates a new slot if none is free.
+    /// Takes a free slot out of the pool, or creates a new slot if none is free.
     pub(super) fn take(&self) -> Slot {
         self.free.lock().unwrap_or_else(PoisonError::into_inner).pop().unwrap_or_default()
     }
@@ -74,8 +74,8 @@ struct Blocks<T> {
 }
 
 impl<T: Element> Lane<T> {
-    /// Starts a copy of values to the device and returns before the copy ends. Later computations on the device wait
-    /// for the copy.
+    /// Starts a copy of the values to the device. Returns the tensor on the device before the copy ends. Later
+    /// computations on the device wait for the copy.
     pub(super) fn send(&mut self, values: &[T], pinned: &Pinned) -> Result<Tensor> {
         let blocks = match &mut self.0 {
             Some(blocks) if blocks.host.len() >= values.len() => blocks,
@@ -106,7 +106,7 @@ impl<T: Element> Blocks<T> {
     }
 }
 
-/// Copies page-locked memory to the start of a tensor on the device.
+/// Operation that copies page-locked memory to the start of a tensor on the device.
 struct CopyIn<'a, T> {
     from: &'a [T],
     copies: &'a Arc<CudaStream>,
@@ -124,7 +124,8 @@ impl<T: Element> InplaceOp1 for CopyIn<'_, T> {
     fn cuda_fwd(&self, storage: &mut CudaStorage, _: &Layout) -> Result<()> {
         let slice = storage.as_cuda_slice_mut::<T>()?;
         let mut beginning = slice.slice_mut(..self.from.len());
-        // The previous batch may still read this memory. cudarc makes the copy stream wait for it.
+        // The previous batch may still read this memory. cudarc makes the copy stream wait until that batch no longer
+        // uses it.
         self.copies.memcpy_htod(self.from, &mut beginning).map_err(driver)
     }
 }

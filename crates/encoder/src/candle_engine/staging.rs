@@ -1,7 +1,7 @@
 //! Transfers the small tables of a batch (token ids, positions, masks, weights) to the device.
 //!
-//! The tables are collected in two blocks, one of indices and one of numbers. Each block is sent with one copy. On an
-//! NVIDIA GPU, the copy reads page-locked memory and runs on a separate stream, in parallel with the computation.
+//! The tables are collected in two blocks, one of indices and one of numbers. Each block is transferred with one copy.
+//! On an NVIDIA GPU, the copy reads page-locked memory and runs on a separate stream, in parallel with the computation.
 
 use std::ops::Range;
 
@@ -10,17 +10,18 @@ use candle_core::{Device, Result, Shape, Tensor};
 #[cfg(feature = "cuda")]
 use crate::candle_engine::pinned::{Pinned, Slot};
 
-/// Tables of a batch (indices and numbers) in the memory of the CPU, before they are copied to the device.
+/// Tables of a batch in the memory of the CPU, before they are copied to the device. Each field is a block that
+/// contains several tables.
 #[derive(Default)]
 pub(super) struct Tables {
     indices: Vec<u32>,
     numbers: Vec<f32>,
 }
 
-/// Range of a table of indices in [`Tables`].
+/// Range of one table in the block of indices of [`Tables`].
 pub(super) struct Indices(Range<usize>);
 
-/// Range of a table of numbers in [`Tables`].
+/// Range of one table in the block of numbers of [`Tables`].
 pub(super) struct Numbers(Range<usize>);
 
 impl Tables {
@@ -41,7 +42,7 @@ impl Tables {
 pub(super) struct Sent<'a> {
     indices: Tensor,
     numbers: Tensor,
-    /// Memory of the tables. It is returned to [`Pinned`] on drop.
+    /// Reusable memory that contains the tables. It is returned to [`Pinned`] on drop.
     #[cfg(feature = "cuda")]
     slot: Option<(Slot, &'a Pinned)>,
     #[cfg(not(feature = "cuda"))]
@@ -83,7 +84,7 @@ impl Stage {
         })
     }
 
-    /// Sends the tables of a batch to the device. Can run while another batch is computed.
+    /// Copies the tables of a batch to the device. Can run while another batch is computed.
     pub(super) fn send(&self, tables: Tables) -> Result<Sent<'_>> {
         #[cfg(feature = "cuda")]
         if let Some(pinned) = &self.pinned {

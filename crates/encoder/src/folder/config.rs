@@ -33,7 +33,7 @@ impl Architecture {
     pub const ALL: [Self; 5] =
         [Self::Bert, Self::Roberta, Self::XlmRoberta, Self::Camembert, Self::DistilBert];
 
-    /// The `model_type` in `config.json`.
+    /// Returns the value of `model_type` in `config.json`.
     pub const fn name(self) -> &'static str {
         match self {
             Architecture::Bert => "bert",
@@ -44,7 +44,7 @@ impl Architecture {
         }
     }
 
-    /// Name of the class in the `transformers` library that contains the network without a task head.
+    /// Returns the name of the class in the `transformers` library that implements the network without a task head.
     pub const fn class(self) -> &'static str {
         match self {
             Architecture::Bert => "BertModel",
@@ -76,18 +76,18 @@ pub struct Config {
     pub positions: usize,
     /// Number of segment embeddings; 0 if there are none.
     pub types: usize,
-    /// Id of the padding token; `None` if the file does not give it.
+    /// Id of the padding token; `None` if the file does not specify it.
     pub padding: Option<u32>,
 }
 
 impl Config {
-    /// Reads the configuration. Fails if a setting would change the vectors and is not supported.
+    /// Reads the configuration. Fails if it has an unsupported setting that would change the vectors.
     pub fn new(file: &Object) -> Result<Self> {
         refuse_code(file)?;
         let architecture = architecture(file)?;
         refuse_variants(file)?;
         let distil = architecture == Architecture::DistilBert;
-        // DistilBERT has its own keys. Newer files can also have the common keys.
+        // DistilBERT has its own keys, but newer files can have the common keys instead.
         let size = |own: &str, common: &str| match distil && file.get(own).is_some() {
             true => file.size(own),
             false => file.size(common),
@@ -139,7 +139,7 @@ impl Config {
         })
     }
 
-    /// Maximum number of tokens per sequence.
+    /// Returns the maximum number of tokens per sequence.
     pub fn max_tokens(&self) -> usize {
         self.positions - self.shape.first_position
     }
@@ -153,7 +153,7 @@ fn architecture(file: &Object) -> Result<Architecture> {
         let known = Architecture::ALL.into_iter().find(|a| a.name() == name);
         return known.ok_or_else(|| unknown(name));
     }
-    // Old files have no `model_type`, only the name of the class.
+    // Old files have no `model_type`. They contain only the name of the network's class.
     let classes = file.get("architectures").and_then(Value::as_array);
     let class = classes.and_then(|c| c.first()).and_then(Value::as_str);
     let Some(class) = class else {
@@ -281,7 +281,7 @@ pub struct Object {
 }
 
 impl Object {
-    /// Reads a file; `None` if it does not exist.
+    /// Reads a file. Returns `None` if it does not exist.
     pub fn read(path: &Path) -> Result<Option<Self>> {
         match parse::<Value>(path)? {
             None => Ok(None),
@@ -291,17 +291,19 @@ impl Object {
         }
     }
 
-    /// Returns the value of a key; `null` counts as missing.
+    /// Returns the value of a key; `None` if the key is missing or its value is `null`.
     pub fn get(&self, key: &str) -> Option<&Value> {
         self.values.get(key).filter(|v| !v.is_null())
     }
 
-    /// Returns a non-negative integer; `None` if the key is missing. Fails if the value has a different type.
+    /// Returns the value of a key as a non-negative integer; `None` if the key is missing. Fails if the value has a
+    /// different type.
     pub fn count(&self, key: &str) -> Result<Option<usize>> {
         self.typed(key, "a whole number", |v| v.as_u64().and_then(|n| usize::try_from(n).ok()))
     }
 
-    /// Returns a positive integer; `None` if the key is missing. Fails if the value is not a positive integer.
+    /// Returns the value of a key as a positive integer; `None` if the key is missing. Fails if the value is not a
+    /// positive integer.
     pub fn positive(&self, key: &str) -> Result<Option<usize>> {
         match self.count(key)? {
             Some(0) => Err(self.wrong(format!("`{key}` is 0"))),
@@ -309,22 +311,23 @@ impl Object {
         }
     }
 
-    /// Returns a positive integer. Fails if the key is missing or the value is not a positive integer.
+    /// Returns the value of a key as a positive integer. Fails if the key is missing or the value is not a positive
+    /// integer.
     pub fn size(&self, key: &str) -> Result<usize> {
         self.positive(key)?.ok_or_else(|| self.wrong(format!("`{key}` is missing")))
     }
 
-    /// Returns a number; `None` if the key is missing. Fails if the value has a different type.
+    /// Returns the value of a key as a number; `None` if the key is missing. Fails if the value has a different type.
     pub fn number(&self, key: &str) -> Result<Option<f64>> {
         self.typed(key, "a number", Value::as_f64)
     }
 
-    /// Returns a Boolean; `None` if the key is missing. Fails if the value has a different type.
+    /// Returns the value of a key as a Boolean; `None` if the key is missing. Fails if the value has a different type.
     pub fn flag(&self, key: &str) -> Result<Option<bool>> {
         self.typed(key, "true or false", Value::as_bool)
     }
 
-    /// Returns a string; `None` if the key is missing. Fails if the value has a different type.
+    /// Returns the value of a key as a string; `None` if the key is missing. Fails if the value has a different type.
     pub fn text(&self, key: &str) -> Result<Option<&str>> {
         self.typed(key, "a text", Value::as_str)
     }
@@ -344,7 +347,7 @@ impl Object {
     }
 }
 
-/// Reads and parses a JSON file; `None` if it does not exist.
+/// Reads and parses a JSON file. Returns `None` if it does not exist.
 pub fn parse<T: DeserializeOwned>(path: &Path) -> Result<Option<T>> {
     let bytes = match fs::read(path) {
         Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),

@@ -1,7 +1,7 @@
 //! Model folders in the layout of Hugging Face and sentence-transformers.
 //!
-//! [`ModelFolder::open`] reads the small files and the headers of the weights. It fails if a setting would change the
-//! vectors and is not supported. [`ModelFolder::network`] and [`ModelFolder::tokenizer`] read the large files.
+//! [`ModelFolder::open`] reads the small files and the headers of the weights. It fails if the model has an unsupported
+//! setting that would change the vectors. [`ModelFolder::network`] and [`ModelFolder::tokenizer`] read the large files.
 
 mod config;
 mod modules;
@@ -70,8 +70,8 @@ impl ModelFolder {
         };
         let tokenizer = tokenizer_files::TokenizerFiles::open(inner, config.architecture, sentence)?;
         let mut notices = modules.notices.clone();
-        // The limit is chosen as in sentence-transformers. There, a limit above the number of positions causes an
-        // error during encoding; here, it is reduced.
+        // The limit is chosen as in sentence-transformers, with one exception. If the limit exceeds the number of
+        // positions, sentence-transformers fails during encoding, but turnwise reduces the limit.
         let wanted = match sentence.max_tokens {
             Some(wanted) => wanted,
             None => tokenizer.max_tokens()?.unwrap_or(usize::MAX).min(config.positions),
@@ -100,39 +100,40 @@ impl ModelFolder {
         self.tokenizer.load(&self.config, self.pipeline.max_tokens)
     }
 
-    /// Pooling, final steps, prompts and limits of the model.
+    /// Returns the pooling, final steps, prompts and limits of the model.
     pub fn pipeline(&self) -> &Pipeline {
         &self.pipeline
     }
 
-    /// Returns the folder with a different pipeline and the same network.
+    /// Replaces the pipeline. The network stays the same.
     pub fn with_pipeline(self, pipeline: Pipeline) -> Self {
         ModelFolder { pipeline, ..self }
     }
 
-    /// Contents of `config.json`.
+    /// Returns the contents of `config.json`.
     pub fn config(&self) -> &Config {
         &self.config
     }
 
-    /// Width of the vectors.
+    /// Returns the width of the vectors.
     pub fn dim(&self) -> usize {
         self.pipeline.dim(self.config.shape.hidden)
     }
 
-    /// Path of the folder.
+    /// Returns the path of the folder.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Notices for the user about missing or contradictory settings and ignored weights.
+    /// Returns notices for the user about missing or contradictory settings and ignored weights.
     pub fn notices(&self) -> &[String] {
         &self.notices
     }
 }
 
-/// Returns the display name of a model folder: the folder's name. For a model from a training run, the name starts
-/// with the folder of the run or of the group of runs: `run/model`, `runs/run/model`.
+/// Returns the display name of a model folder: the folder's name. If the model comes from a training run, the display
+/// name also contains the folder of the run: `run/model`. If the run belongs to a group of runs, it also contains the
+/// folder of the group: `runs/run/model`.
 pub fn name_of(folder: &Path) -> String {
     let whole = folder.canonicalize().unwrap_or_else(|_| folder.to_owned());
     let is_of = |folder: &&Path, file: &str| folder.join(file).is_file();
@@ -146,13 +147,13 @@ pub fn name_of(folder: &Path) -> String {
     name.to_string_lossy().into_owned()
 }
 
-/// Number of elements per hashed chunk. The chunks of a large table are hashed in parallel.
+/// Number of elements per chunk when a tensor is hashed. The chunks of a large tensor are hashed in parallel.
 const CHUNK: usize = 1 << 20;
 
 impl ModelFolder {
-    /// Returns the fingerprint that identifies the model in an index. It does not depend on the path, the tensor names,
-    /// the split into files, or the data type if the values are the same. Every other change that affects the vectors
-    /// also changes the fingerprint.
+    /// Returns the fingerprint that identifies the model in an index. It does not depend on the path, the tensor names
+    /// or the split into files. It does not depend on the data type either, as long as the values are the same. Every
+    /// other change that affects the vectors also changes the fingerprint.
     pub fn fingerprint(&self) -> Result<Fingerprint> {
         let mut all = Fingerprinter::new("transformer");
         let shape = &self.config.shape;

@@ -12,7 +12,7 @@ use crate::folder::{
     weights::Weights,
 };
 
-/// Modules of a model, as listed in `modules.json`. Their own files are not read yet.
+/// Modules of a model, as listed in `modules.json`. The files of the modules are read later, by [`Modules::pipeline`].
 #[derive(Debug)]
 pub struct Modules {
     /// True if the folder has a `modules.json`.
@@ -34,9 +34,10 @@ enum Kind {
 }
 
 impl Kind {
-    /// Returns the kind of a module class. Old files use `sentence_transformers.models.Pooling`, new files use
-    /// `sentence_transformers.sentence_transformer.modules.pooling.Pooling`. Returns `None` for other classes. A class
-    /// outside the package `sentence_transformers` is custom code.
+    /// Returns the kind of a module class. Old files use names such as `sentence_transformers.models.Pooling`. New
+    /// files use names such as `sentence_transformers.sentence_transformer.modules.pooling.Pooling`. Returns `None` for
+    /// an unsupported class. A class outside the package `sentence_transformers` is custom code and therefore not
+    /// supported.
     fn of(class: &str) -> Option<Kind> {
         match class.strip_prefix("sentence_transformers.")?.rsplit('.').next()? {
             "Transformer" => Some(Kind::Transformer),
@@ -56,7 +57,7 @@ struct Module {
 }
 
 impl Modules {
-    /// Reads `modules.json`. If the file does not exist, the model is the network with mean pooling, as in
+    /// Reads `modules.json`. If the file does not exist, the network is used with mean pooling, as in
     /// sentence-transformers. Fails if a module is not supported.
     pub fn read(folder: &Path) -> Result<Self> {
         let file = folder.join("modules.json");
@@ -98,7 +99,8 @@ impl Modules {
         Ok(Modules { listed: true, transformer, pooling: Some(pooling), steps, notices: Vec::new() })
     }
 
-    /// Reads the settings of pooling and all later modules. Fails if a setting is invalid or not supported.
+    /// Reads the settings of pooling, of the modules after it, and of the whole model. Fails if a setting is invalid or
+    /// not supported.
     pub fn pipeline(&self, folder: &Path, hidden: usize, max_tokens: usize) -> Result<Pipeline> {
         let pooling = match &self.pooling {
             Some(path) => pooling(path, hidden)?,
@@ -112,7 +114,8 @@ impl Modules {
                 width = dense.outputs;
                 steps.push(Step::Dense(dense));
             } else {
-                // The file may not exist, because old versions do not write a folder for this module.
+                // The file may not exist, because old versions of sentence-transformers do not write a folder for this
+                // module.
                 if let Some(file) = Object::read(&path.join("config.json"))? {
                     only_sentences(&file)?;
                 }
@@ -184,7 +187,7 @@ fn pooling(folder: &Path, hidden: usize) -> Result<Pooling> {
     Ok(Pooling { modes, include_prompt: file.flag("include_prompt")?.unwrap_or(true) })
 }
 
-/// Returns the pooling modes that a file of an old version enables with flags. Without flags, returns mean pooling.
+/// Returns the pooling modes that an old file enables with flags. Returns mean pooling if no flag is true.
 fn flagged(file: &Object) -> Result<Vec<PoolingMode>> {
     let mut modes = Vec::new();
     for mode in PoolingMode::ALL {
@@ -242,7 +245,7 @@ fn dense(folder: &Path, width: usize) -> Result<Dense> {
 }
 
 fn activation(file: &Object) -> Result<DenseActivation> {
-    // Old files do not have this key. Tanh is the default of the class `Dense`.
+    // Old files do not have this key. In this case, Tanh is used, the default of the class `Dense`.
     let Some(class) = file.text("activation_function")? else { return Ok(DenseActivation::Tanh) };
     let last = |class: &'static str| class.rsplit('.').next().unwrap_or(class);
     let known = DenseActivation::ALL.into_iter().find(|a| {

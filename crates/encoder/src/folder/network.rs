@@ -1,5 +1,5 @@
-//! Reads the tensors of a folder into a [`Network`]. Parameters have a fixed order ([`list`]) and the names that BERT
-//! uses. Names of other architectures are translated.
+//! Reads the tensors of a folder into a [`Network`]. The parameters have a fixed order (see [`list`]) and BERT's names.
+//! The names that other architectures use are translated.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -14,7 +14,7 @@ use crate::{
     network::{Embeddings, Layer, Linear, Network, Norm, Shape, Table},
 };
 
-/// Names of the parameters in the weight files. Their shapes are checked.
+/// Parameters of a network, with their names in the weight files. Their shapes have been checked.
 #[derive(Debug)]
 pub struct Layout {
     counts: Counts,
@@ -69,11 +69,13 @@ impl Layout {
 struct Names<'a> {
     architecture: Architecture,
     prefix: String,
-    /// Maps a name without prefix to the name in the file. Keys have `weight` and `bias` for `gamma` and `beta`.
+    /// Maps a name without prefix to the name in the file. In the names without prefix, `gamma` and `beta` of a norm
+    /// are replaced with `weight` and `bias`.
     names_in_file: BTreeMap<String, &'a str>,
 }
 
-/// Possible parts of a prefix of parameter names. A class that wraps the network, such as a task head, adds a prefix.
+/// Possible components of the prefix of parameter names, such as `bert` in `bert.encoder`. A class that wraps the
+/// network, such as a task head, adds a component.
 const WRAPPERS: [&str; 10] = [
     "bert",
     "roberta",
@@ -120,8 +122,9 @@ impl<'a> Names<'a> {
         found.unwrap_or_else(|| format!("{}{own}", self.prefix))
     }
 
-    /// Checks the unused tensors. Heads and poolers are ignored, because they do not affect the vectors. An unknown
-    /// tensor in the embeddings or layers is an error. Returns a notice if there are extra layers.
+    /// Checks the tensors that are not parameters of the network. Ignores heads and poolers, because they do not affect
+    /// the vectors. Fails if the embeddings or layers contain an unknown tensor. Returns a notice if there are extra
+    /// layers.
     fn unused(&self, config: &Config, used: &[(Parameter, String)]) -> Result<Vec<String>> {
         let used: HashSet<&str> = used.iter().map(|(_, name)| name.as_str()).collect();
         let layer = match self.architecture {
@@ -162,7 +165,7 @@ pub struct Parameter {
     pub dims: Vec<usize>,
 }
 
-/// Number of layers, and of rows of each embedding table; `None` for a table that the network does not have.
+/// Number of rows of each embedding table, and number of layers. `None` means that the network does not have the table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Counts {
     pub words: usize,
@@ -191,7 +194,7 @@ const INTERMEDIATE: &str = "intermediate.dense";
 const OUTPUT: &str = "output.dense";
 const OUTPUT_NORM: &str = "output.LayerNorm";
 
-/// BERT's and DistilBERT's names of the submodules of a layer.
+/// Names of the submodules of a layer, as pairs of BERT's name and DistilBERT's name.
 const DISTIL: [(&str, &str); 8] = [
     (QUERY, "attention.q_lin"),
     (KEY, "attention.k_lin"),
@@ -217,7 +220,7 @@ pub fn name_in(architecture: Architecture, name: &str) -> String {
     }
 }
 
-/// Lists all parameters of a network with these sizes.
+/// Returns the names and shapes of all parameters of a network with the given sizes, in a fixed order.
 pub fn list(shape: &Shape, counts: &Counts) -> Vec<Parameter> {
     let mut all = Vec::new();
     let mut list = |name: String, dims: Vec<usize>| all.push(Parameter { name, dims });
@@ -287,7 +290,7 @@ fn assemble(shape: &Shape, counts: &Counts, values: Vec<Vec<f32>>) -> Network {
     Network { shape: shape.clone(), embeddings, layers: layers.collect() }
 }
 
-/// Returns the values of all parameters of a network, in the order of [`list`].
+/// Returns all parameters of a network with their values, in the order of [`list`].
 pub fn parameters(network: &Network) -> Vec<(Parameter, &[f32])> {
     let e = &network.embeddings;
     let rows = |table: &Option<Table>| table.as_ref().map(|t| t.rows);

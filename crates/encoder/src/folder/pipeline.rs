@@ -16,14 +16,14 @@ pub struct Pipeline {
     pub prompts: Prompts,
     /// Maximum number of tokens per text, including special tokens.
     pub max_tokens: usize,
-    /// Similarity function recommended by the model (`cosine`, `dot`, …), if given.
+    /// Similarity function that the model recommends, such as `cosine` or `dot`; `None` if the model recommends none.
     pub similarity: Option<String>,
     /// Number of dimensions to keep; `None` if vectors are not truncated.
     pub truncate_dim: Option<usize>,
 }
 
 impl Pipeline {
-    /// Width of the vectors, for a network with this hidden size.
+    /// Returns the width of the vectors for a network with the given hidden size.
     pub fn dim(&self, hidden: usize) -> usize {
         let pooled = hidden * self.pooling.modes.len();
         let last = self.steps.iter().rev().find_map(|step| match step {
@@ -69,11 +69,12 @@ pub enum PoolingMode {
 }
 
 impl PoolingMode {
-    /// All modes, in the order in which sentence-transformers concatenates modes enabled by flags.
+    /// All modes. If several modes are enabled by flags, sentence-transformers concatenates their results in this
+    /// order.
     pub const ALL: [Self; 6] =
         [Self::Cls, Self::Max, Self::Mean, Self::MeanSqrtLen, Self::WeightedMean, Self::LastToken];
 
-    /// Name of the mode in the model's files.
+    /// Returns the name of the mode in the model's files.
     pub const fn name(self) -> &'static str {
         match self {
             PoolingMode::Cls => "cls",
@@ -85,7 +86,7 @@ impl PoolingMode {
         }
     }
 
-    /// Key that enables the mode in files that old versions of sentence-transformers wrote.
+    /// Returns the key that enables the mode in files of old versions of sentence-transformers.
     pub const fn flag(self) -> &'static str {
         match self {
             PoolingMode::Cls => "pooling_mode_cls_token",
@@ -131,7 +132,7 @@ pub enum DenseActivation {
     Tanh,
     /// `max(x, 0)`.
     Relu,
-    /// `x·Φ(x)`, where `Φ` is the normal distribution function; not the tanh approximation.
+    /// `x·Φ(x)`, where `Φ` is the standard normal distribution function. The tanh approximation is not used.
     Gelu,
     /// `1/(1 + exp(−x))`.
     Sigmoid,
@@ -144,7 +145,7 @@ impl DenseActivation {
     pub const ALL: [Self; 6] =
         [Self::Identity, Self::Tanh, Self::Relu, Self::Gelu, Self::Sigmoid, Self::Silu];
 
-    /// Name of the PyTorch class in the model's files.
+    /// Returns the name of the PyTorch class in the model's files.
     pub const fn class(self) -> &'static str {
         match self {
             DenseActivation::Identity => "torch.nn.modules.linear.Identity",

@@ -38,7 +38,7 @@ pub struct SavedModel<'a> {
     pub pipeline: &'a Pipeline,
     /// Tokenizer of the model.
     pub tokenizer: &'a Tokenizer,
-    /// Name of the model that this model was made from, for information; `None` if there is none.
+    /// Name of the model from which this model was created; `None` if there is none. It is saved only for information.
     pub base: Option<&'a str>,
 }
 
@@ -98,7 +98,8 @@ impl TemporaryFolder {
 
 impl Drop for TemporaryFolder {
     fn drop(&mut self) {
-        // After the rename, there is nothing to remove. After an error, that error matters, not a failed cleanup.
+        // If the folder was renamed, there is nothing to remove. After an error, a failed cleanup is ignored, because
+        // the first error matters more.
         files::remove_folder(&self.0).ok();
     }
 }
@@ -140,14 +141,14 @@ fn write_dense(folder: &Path, dense: &Dense) -> Result<()> {
     files::sync_folder(folder)
 }
 
-/// Writes named tensors to a safetensors file. An existing file is replaced.
+/// Writes named tensors to a safetensors file. Replaces an existing file.
 pub(crate) fn write_tensors<'a, S: AsRef<str> + Ord + Display>(
     path: &Path,
     tensors: impl Iterator<Item = (S, Numbers<'a>)>,
 ) -> Result<()> {
     // transformers rejects a file if the metadata does not contain a `format`.
     let metadata = HashMap::from([("format".to_owned(), "pt".to_owned())]);
-    // safetensors creates the file with private permissions, so the permissions of a normal new file are restored.
+    // safetensors creates the file with private permissions, so give it the permissions of a normal new file.
     let temporary = files::temporary_path(path);
     serialize_to_file(tensors, Some(metadata), &temporary).map_err(|e| match e {
         SafeTensorError::IoError(source) => Error::Io { action: "write", path: path.to_owned(), source },
@@ -166,7 +167,7 @@ pub(crate) fn bytes_of(numbers: &[f32]) -> Vec<u8> {
     numbers.iter().flat_map(|n| n.to_le_bytes()).collect()
 }
 
-/// Tensor to write. Tensors are converted to bytes one at a time, to save memory.
+/// A tensor to save. Tensors are converted to bytes one at a time, to save memory.
 pub(crate) struct Numbers<'a> {
     pub dims: &'a [usize],
     pub numbers: &'a [f32],
@@ -196,7 +197,7 @@ pub fn texts(model: &SavedModel) -> Result<Vec<(PathBuf, String)>> {
     check(model.network, model.architecture)?;
     let mut files = Vec::new();
     let mut add = |path: PathBuf, value: Value| {
-        // The alternate format of `Value` is indented JSON.
+        // The format `{:#}` of a `Value` is indented JSON.
         files.push((path, format!("{value:#}\n")));
     };
     add("config.json".into(), config(model));
@@ -223,7 +224,7 @@ pub fn texts(model: &SavedModel) -> Result<Vec<(PathBuf, String)>> {
     Ok(files)
 }
 
-/// Returns the relative folder of each step after pooling, such as `2_Dense`.
+/// Returns the steps after pooling, each with its folder relative to the model's folder, such as `2_Dense`.
 pub fn step_folders(pipeline: &Pipeline) -> impl Iterator<Item = (PathBuf, &Step)> {
     (2..).zip(&pipeline.steps).map(|(n, step)| (PathBuf::from(format!("{n}_{}", kind(step))), step))
 }
@@ -305,7 +306,7 @@ fn pooling(pooling: &Pooling, hidden: usize) -> Value {
         "word_embedding_dimension": hidden,
         "include_prompt": pooling.include_prompt,
     });
-    // Flags cannot express an order. A list can, but only new versions support lists.
+    // Flags cannot express an order of modes. A list can, but only new versions of sentence-transformers support lists.
     let in_order: Vec<_> = PoolingMode::ALL.into_iter().filter(|m| pooling.modes.contains(m)).collect();
     let modes = match in_order == pooling.modes {
         true => {
@@ -339,8 +340,8 @@ fn sentence_transformers(model: &SavedModel) -> Value {
     config
 }
 
-/// Returns `tokenizer_config.json`. It selects a class that only reads `tokenizer.json`, because that file already
-/// contains the effects of the original settings.
+/// Returns the contents of `tokenizer_config.json`. They select a tokenizer class that reads only `tokenizer.json`,
+/// because `tokenizer.json` already contains the effects of the original settings.
 fn tokenizer(model: &SavedModel) -> Value {
     let tokenizer = &model.tokenizer.parts;
     let mut settings = tokenizer.settings.clone();

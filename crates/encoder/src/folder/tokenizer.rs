@@ -1,7 +1,7 @@
 //! Tokenizer: converts text to token ids with the `tokenizers` library, configured as in training.
 //!
-//! Some tokenizers add no token after a text, so the turns of a dialogue would not be separated. [`save_divided`] adds
-//! a separator token to such models.
+//! Some tokenizers add no token after a text, so the turns of a dialogue would not be separated. [`save_divided`] saves
+//! a copy of such a model with a tokenizer that adds a separator.
 
 use std::{ops::Range, path::Path};
 
@@ -113,7 +113,8 @@ impl Tokenizer {
         Ok((tokenized, ranges))
     }
 
-    /// Removes tokens if there are too many, and adds special tokens. Also returns the range of the kept tokens.
+    /// Truncates the tokens of a text to the maximum, and adds special tokens. Also returns the range of the tokens in
+    /// `pieces` that are kept.
     pub(crate) fn framed(&self, pieces: &[u32]) -> (TokenizedText, Range<usize>) {
         let room = self.parts.max_tokens - self.before.len() - self.after.len();
         let cut = pieces.len().saturating_sub(room);
@@ -122,13 +123,13 @@ impl Tokenizer {
         (TokenizedText { ids, cut }, kept)
     }
 
-    /// Tokenizes a text without special tokens and without truncation.
+    /// Tokenizes a text, without adding special tokens and without truncation.
     pub fn pieces(&self, text: &str) -> Result<Vec<u32>> {
         let encoding = self.parts.inner.encode_fast(text, false).map_err(|e| unreadable(e.as_ref()))?;
         self.known(encoding.get_ids()).map(<[u32]>::to_vec)
     }
 
-    /// Returns the ids, or an error if the model has no embedding for one of them.
+    /// Returns the ids unchanged. Fails if the model has no embedding for one of the ids.
     fn known<'a>(&self, ids: &'a [u32]) -> Result<&'a [u32]> {
         match ids.iter().find(|id| **id as usize >= self.parts.words) {
             None => Ok(ids),
@@ -149,32 +150,32 @@ impl Tokenizer {
         self.parts.inner.id_to_token(id)
     }
 
-    /// Special tokens before a text.
+    /// Returns the special tokens before a text.
     pub fn before(&self) -> &[u32] {
         &self.before
     }
 
-    /// Special tokens after a text.
+    /// Returns the special tokens after a text.
     pub fn after(&self) -> &[u32] {
         &self.after
     }
 
-    /// Maximum number of tokens per text, including special tokens.
+    /// Returns the maximum number of tokens per text, including special tokens.
     pub fn max_tokens(&self) -> usize {
         self.parts.max_tokens
     }
 
-    /// Number of tokens in the vocabulary, including added tokens.
+    /// Returns the number of tokens in the vocabulary, including added tokens.
     pub fn vocabulary(&self) -> usize {
         self.parts.inner.get_vocab_size(true)
     }
 
-    /// Ids of the special tokens.
+    /// Returns the ids of the special tokens.
     pub fn specials(&self) -> Specials {
         self.parts.specials
     }
 
-    /// Notices for the user, for example about contradictions between the tokenizer files.
+    /// Returns notices for the user, for example about contradictions between the tokenizer files.
     pub fn notices(&self) -> &[String] {
         &self.parts.notices
     }
@@ -192,7 +193,7 @@ fn unreadable(e: &(dyn std::error::Error + Send + Sync)) -> Error {
     Error::data(format!("the tokenizer failed on a text: {e}"))
 }
 
-/// Determines the special tokens before and after texts, by tokenizing a short text.
+/// Returns the special tokens that the tokenizer adds before and after texts. Finds them by tokenizing a short text.
 fn frame(inner: &tokenizers::Tokenizer) -> Result<(Vec<u32>, Vec<u32>)> {
     let unusable =
         |what: &str| Error::data(format!("the tokenizer {what}: it does not fit this kind of model"));
@@ -210,12 +211,12 @@ fn frame(inner: &tokenizers::Tokenizer) -> Result<(Vec<u32>, Vec<u32>)> {
     }
 }
 
-/// Separator for a tokenizer that has no separator token.
+/// Separator token that is added to a tokenizer without a separator token.
 const SEPARATOR: &str = "[SEP]";
 
 impl Tokenizer {
-    /// Returns a tokenizer that adds a separator after every text, and the separator's id. Returns `None` if
-    /// this tokenizer already adds tokens after texts.
+    /// Copies this tokenizer and makes the copy add a separator after every text. Returns the copy and the id of the
+    /// separator. Returns `None` if this tokenizer already adds tokens after texts.
     pub fn divided(&self) -> Result<Option<(Self, u32)>> {
         if !self.after().is_empty() {
             return Ok(None);
@@ -248,9 +249,10 @@ impl Tokenizer {
     }
 }
 
-/// Saves a copy of the model `base` (called `name`) with a tokenizer that adds a separator after every text.
+/// Saves a copy of the model `base` with a tokenizer that adds a separator after every text. `name` is the name of
+/// `base`.
 ///
-/// Returns the separator, and true if a new embedding was added for it. Returns `None` and writes nothing if the
+/// Returns the separator, and whether a new embedding was added for it. Returns `None` and writes nothing if the
 /// tokenizer of `base` already adds tokens after texts.
 pub fn save_divided(base: &ModelFolder, name: &str, path: &Path) -> Result<Option<(String, bool)>> {
     let Some((tokenizer, id)) = base.tokenizer()?.divided()? else { return Ok(None) };

@@ -26,13 +26,13 @@ pub struct TokenizerFiles {
     /// Path of `tokenizer.json`, or of the vocabulary file.
     path: PathBuf,
     settings: Object,
-    /// Special tokens by role (`cls_token`, …), such as `[CLS]`.
+    /// Maps each role (`cls_token`, …) to its special token, such as `[CLS]`.
     names: BTreeMap<String, String>,
     family: Family,
     lowercase: bool,
 }
 
-/// Family of tokenizer classes. It determines settings that are not in `tokenizer.json`.
+/// Family of tokenizer classes. The family determines settings that `tokenizer.json` does not contain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Family {
     /// WordPiece with BERT's normalizer.
@@ -45,7 +45,7 @@ enum Family {
     Other,
 }
 
-/// Role of each special token, with the default token in BERT and in RoBERTa.
+/// Roles of the special tokens, each with its default token in BERT and its default token in RoBERTa.
 const ROLES: [(&str, &str, &str); 5] = [
     ("pad_token", "[PAD]", "<pad>"),
     ("unk_token", "[UNK]", "<unk>"),
@@ -90,7 +90,7 @@ impl TokenizerFiles {
         Ok(TokenizerFiles { path, settings, names: names.into(), family, lowercase })
     }
 
-    /// Maximum number of tokens per text in the tokenizer's settings; `None` if there is no limit.
+    /// Returns the maximum number of tokens per text in the tokenizer's settings; `None` if there is no limit.
     pub fn max_tokens(&self) -> Result<Option<usize>> {
         // transformers writes a very large number, such as 1e30, if there is no limit.
         let limit = self.settings.number("model_max_length")?;
@@ -143,7 +143,7 @@ impl TokenizerFiles {
             settings,
             notices,
         };
-        // All errors of `new` are data errors without a hint.
+        // All errors of `new` are data errors without a hint, so it is enough to add the path.
         Tokenizer::new(parts).map_err(|e| Error::data(format!("{}: {e}", path.display())))
     }
 
@@ -226,7 +226,8 @@ impl TokenizerFiles {
         normalize(&self.path, inner, NormalizerWrapper::Sequence(Sequence::new(all)))
     }
 
-    /// Makes the tokenizer add the special tokens of its class, if its file has no rule for special tokens.
+    /// If the tokenizer's file has no rule for special tokens, configures the tokenizer to add the special tokens of
+    /// its class.
     fn frame(&self, inner: &mut tokenizers::Tokenizer) -> Result<()> {
         if self.family == Family::Other || inner.get_post_processor().is_some() {
             return Ok(());
@@ -263,7 +264,7 @@ impl TokenizerFiles {
                 config.words
             )));
         }
-        // Models pad the embedding table to a round size. Padding alone never doubles the size.
+        // Some models pad the embedding table to a round size, but padding alone never doubles the size.
         if size * 2 < config.words {
             return Err(wrong(format!(
                 "the tokenizer has only {size} tokens, but the model has {} word embeddings",

@@ -28,7 +28,8 @@ pub fn word_pieces(path: &Path, names: &BTreeMap<String, String>) -> Result<toke
     })
 }
 
-/// Builds a byte-level BPE tokenizer from `vocab.json` and `merges.txt`. `space` adds a space before every text.
+/// Builds a byte-level BPE tokenizer from `vocab.json` and `merges.txt`. If `space` is true, the tokenizer adds a space
+/// before every text.
 pub fn byte_pairs(
     path: &Path,
     names: &BTreeMap<String, String>,
@@ -51,7 +52,8 @@ pub fn byte_pairs(
     })
 }
 
-/// Builds a tokenizer from a vocabulary. Special tokens in `names` are ignored if they are not in the vocabulary.
+/// Builds a tokenizer from a vocabulary. `parts` returns the other parts of the tokenizer. A special token in `names`
+/// is ignored if it is not in the vocabulary.
 fn build(
     path: &Path,
     names: &BTreeMap<String, String>,

@@ -98,11 +98,11 @@ impl Weights {
         Ok(weights)
     }
 
-    /// Memory-maps a file. Returns the tensors by name.
+    /// Memory-maps a file and adds it to `files`. Returns its tensors by name, but does not add them to `tensors`.
     fn add(&mut self, path: &Path) -> Result<BTreeMap<String, Entry>> {
         let file = File::open(path).at("open", path)?;
-        // SAFETY: the map is only read. If another program truncates the file, the process is killed by a signal, as
-        // in every program that maps its weights.
+        // SAFETY: the map is only read. If another program truncates the file, a signal kills this process, as in every
+        // program that maps its weights.
         let map = unsafe { Mmap::map(&file) }.at("map", path)?;
         let (metadata, data) = read_header(path, &map)?;
         let entries = metadata.tensors().into_iter().map(|(name, info)| {
@@ -115,7 +115,7 @@ impl Weights {
         Ok(entries)
     }
 
-    /// Names of all tensors, sorted.
+    /// Returns the names of all tensors, sorted.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.tensors.keys().map(String::as_str)
     }
@@ -155,12 +155,12 @@ impl Weights {
 }
 
 impl<'a> Tensor<'a> {
-    /// Shape: `[rows, columns]` for a matrix, `[length]` for a vector.
+    /// Returns the shape: `[rows, columns]` for a matrix, `[length]` for a vector.
     pub fn dims(&self) -> &'a [usize] {
         self.dims
     }
 
-    /// Reads the elements as f32. Returns an error if an element is not finite.
+    /// Reads the elements as f32. Fails if an element is not finite.
     pub fn numbers(&self) -> Result<Vec<f32>> {
         let bytes = self.part(0..self.len())?;
         let words = bytes.chunks_exact(4).map(|b| [b[0], b[1], b[2], b[3]]);
@@ -187,7 +187,7 @@ impl<'a> Tensor<'a> {
         })
     }
 
-    /// Returns the number of bytes per element. Returns an error if the data type is not supported.
+    /// Returns the number of bytes per element. Fails if the data type is not supported.
     fn number_type(&self) -> Result<usize> {
         match self.dtype {
             Dtype::F32 => Ok(4),
@@ -215,7 +215,8 @@ impl<'a> Tensor<'a> {
     }
 }
 
-/// Reads the header of a safetensors file, and the offset of the first tensor. Fails if the file is damaged.
+/// Returns the parsed header of a safetensors file, and the byte offset at which the tensor data starts. Fails if the
+/// file is damaged.
 fn read_header(path: &Path, file: &[u8]) -> Result<(Metadata, usize)> {
     let damaged = |what: String| Error::data(format!("{}: {what}", path.display())).with_hint(DOWNLOAD_AGAIN);
     if file.starts_with(b"version https://git-lfs") {
@@ -260,7 +261,8 @@ fn unknown_type(header: &[u8]) -> Option<(String, String)> {
     })
 }
 
-/// Error for a folder without safetensors weights. The message names a pickle file, if the folder has one.
+/// Creates the error for a folder without safetensors weights. If the folder contains a pickle file, the message names
+/// it.
 fn no_weights(folder: &Path) -> Error {
     let pickle = |name: &str| {
         [".bin", ".pt", ".pth", ".ckpt", ".pkl"].iter().any(|ending| name.ends_with(ending))

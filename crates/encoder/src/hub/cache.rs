@@ -31,8 +31,8 @@ pub struct Snapshot {
 }
 
 impl Snapshot {
-    /// Returns the files whose size or digest has changed since the download. Without a record, no file is checked and
-    /// the result is empty. Fails if a file cannot be read.
+    /// Returns the files whose size or digest has changed since the download. If the snapshot has no record, checks
+    /// nothing and returns no files. Fails if a file cannot be read.
     pub fn damaged(&self) -> Result<Vec<PathBuf>> {
         let mut damaged = Vec::new();
         for file in self.record.iter().flat_map(|record| &record.files) {
@@ -61,7 +61,7 @@ pub enum Found {
 pub fn find(spec: &Spec, places: &Places) -> Result<Found> {
     let repository = places.repository(&spec.repository);
     let Some(revision) = commit_of(&repository, spec.revision())? else {
-        // Blobs without a reference belong to an unfinished pull.
+        // If there are blobs, but no reference file in `refs`, a pull was not finished.
         let begun = fs::read_dir(repository.join("blobs")).is_ok_and(|mut blobs| blobs.next().is_some());
         return Ok(match begun {
             true => Found::Incomplete("its download is not finished".to_owned()),
@@ -85,8 +85,9 @@ pub(super) fn snapshot(repository: &Path, revision: &str) -> Result<Found> {
     if let Some(file) = missing {
         return Ok(Found::Incomplete(format!("{file} is missing")));
     }
-    // The `transformers` library does not download modules.json, which configures pooling and normalization. If it
-    // is not here, the model may still have one, unless the folder `.no_exist` records that it does not exist.
+    // The `transformers` library does not download modules.json, which configures pooling and normalization. If this
+    // file is not in the snapshot, the hub may still have it, unless the folder `.no_exist` records that the file does
+    // not exist.
     let known_missing = repository.join(".no_exist").join(revision).join(files::MODULES);
     if record.is_none() && !path.join(files::MODULES).is_file() && !known_missing.exists() {
         let reason =
@@ -96,7 +97,8 @@ pub(super) fn snapshot(repository: &Path, revision: &str) -> Result<Found> {
     Ok(Found::Complete(Box::new(Snapshot { path, revision: revision.to_owned(), record })))
 }
 
-/// Returns the snapshot name for a branch, tag or commit; `None` if the cache has no snapshot or reference for it.
+/// Returns the name of the snapshot for a branch, tag or commit; `None` if the cache has no snapshot or reference file
+/// for it.
 fn commit_of(repository: &Path, revision: &str) -> Result<Option<String>> {
     use io::ErrorKind::{IsADirectory, NotADirectory, NotFound};
     let reference = repository.join("refs").join(revision);
@@ -109,33 +111,34 @@ fn commit_of(repository: &Path, revision: &str) -> Result<Option<String>> {
     Ok(is_there.then(|| revision.to_owned()))
 }
 
-/// Returns true if the text can be the name of a snapshot. Path separators are rejected, so that a file in `refs`
+/// Returns true if the text can be the name of a snapshot. Returns false for path separators, so that a file in `refs`
 /// cannot point outside the cache.
 pub(super) fn is_commit(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|b| b.is_ascii_alphanumeric())
 }
 
-/// The two folders that are searched for a model by name.
+/// The two folders in which turnwise searches for a model by name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Places {
-    /// Hugging Face cache, shared with Python libraries: `models--org--name/{blobs, refs, snapshots}`.
+    /// Hugging Face cache, shared with Python libraries. Each model has a folder `models--org--name` with the
+    /// subfolders `blobs`, `refs` and `snapshots`.
     pub cache: PathBuf,
-    /// Folder of imported models. Each model is in a subfolder with its name.
+    /// Folder of imported models. It contains one subfolder per model; the subfolder has the name of the model.
     pub imports: PathBuf,
 }
 
 impl Places {
-    /// Folder of a repository in the cache.
+    /// Returns the path of a repository's folder in the cache. `name` has the form `org/name`.
     pub fn repository(&self, name: &str) -> PathBuf {
         self.cache.join(folder_name(name))
     }
 
-    /// Folder of the lock files of a repository. The Hugging Face libraries use the same lock files.
+    /// Returns the folder of the lock files of a repository. The Hugging Face libraries use the same lock files.
     pub fn locks(&self, name: &str) -> PathBuf {
         self.cache.join(".locks").join(folder_name(name))
     }
 
-    /// Folder of an imported model.
+    /// Returns the path of an imported model's folder.
     pub fn imported(&self, name: &str) -> PathBuf {
         self.imports.join(name)
     }
@@ -145,7 +148,8 @@ fn folder_name(repository: &str) -> String {
     format!("models--{}", repository.replace('/', "--"))
 }
 
-/// Returns the repository of a cache folder: `org/name` for `models--org--name`.
+/// Returns the repository of a folder in the cache: `org/name` for `models--org--name`. Returns `None` for any other
+/// folder.
 pub(super) fn repository_of(folder: &Path) -> Option<String> {
     let name = folder.file_name()?.to_str()?.strip_prefix("models--")?;
     Some(name.replacen("--", "/", 1))
@@ -206,7 +210,8 @@ pub enum Checked {
 }
 
 impl Record {
-    /// Returns the weakest check among the weight files; `None` if the record lists no weights.
+    /// Returns how the weights were verified. If the weight files were verified differently, returns the weakest check.
+    /// Returns `None` if the record lists no weight files.
     pub fn weights_checked(&self) -> Option<Checked> {
         self.files.iter().filter(|f| f.path.ends_with(".safetensors")).map(|f| f.checked).min()
     }
@@ -233,7 +238,7 @@ impl Record {
     }
 }
 
-/// Path of a record, in the folder `.turnwise`. The Hugging Face libraries ignore that folder.
+/// Returns the path of a record in the folder `.turnwise`, which the Hugging Face libraries ignore.
 fn record_path(repository: &Path, revision: &str) -> PathBuf {
     repository.join(".turnwise").join(format!("{revision}.json"))
 }

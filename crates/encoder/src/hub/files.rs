@@ -16,7 +16,7 @@ pub const MODULES: &str = "modules.json";
 /// Configuration of the network.
 pub const CONFIG: &str = "config.json";
 
-/// Names of the files that an encoder can need, other than weights. Such a file can be in the model's folder or in the
+/// Names of the files, other than weights, that an encoder can need. Such a file can be in the model's folder or in the
 /// folder of a module.
 const SMALL: [&str; 18] = [
     CONFIG,
@@ -70,11 +70,11 @@ fn is_shard(name: &str) -> bool {
         .is_some_and(|(n, of)| digits(n) && digits(of))
 }
 
-/// Returns true if a file contains pickled weights of a model, judging by its name.
+/// Returns true if the name of a file suggests that it contains a model's weights as a Python pickle.
 fn is_pickle(path: &str) -> bool {
     let name = path.rsplit('/').next().unwrap_or(path);
     let by_ending = [".pt", ".pth", ".ckpt", ".pkl", ".pickle"].iter().any(|end| name.ends_with(end));
-    // State of a training run, such as an optimizer state, is not part of the model.
+    // The state of a training run, such as the optimizer state, is not part of the model.
     let of_training =
         ["optimizer", "scheduler", "rng_state", "training_args"].iter().any(|t| name.starts_with(t));
     !of_training && (by_ending || name.starts_with("pytorch_model") && name.ends_with(".bin"))
@@ -84,8 +84,9 @@ fn folder_of(path: &str) -> &str {
     path.rsplit_once('/').map_or("", |(folder, _)| folder)
 }
 
-/// Selects the needed files of a model from a list of all files. The result is sorted. Fails if there are no weights in
-/// safetensors, or if weights exist only as a pickle. `model` is the name for error messages.
+/// Returns the files that an encoder needs, sorted. `all` lists all files of the model. Fails if there are no weights
+/// in safetensors format, or if the weights of the network or a module exist only as a pickle. `model` is the name for
+/// error messages.
 pub fn choose<'a>(model: &str, all: impl IntoIterator<Item = &'a str>) -> Result<Vec<&'a str>> {
     let all: Vec<&str> = all.into_iter().collect();
     let mut chosen: BTreeSet<&str> = all.iter().copied().filter(|path| is_wanted(path)).collect();
@@ -132,8 +133,8 @@ struct WeightsIndex {
     weight_map: std::collections::BTreeMap<String, String>,
 }
 
-/// Returns the first file that is missing in a model's folder; `None` if the model is complete. Fails if a JSON file
-/// is invalid or cannot be read.
+/// Returns the path of the first file that is missing in a model's folder; `None` if the model is complete. Fails if a
+/// JSON file is invalid or cannot be read.
 pub fn missing(folder: &Path) -> Result<Option<String>> {
     let mut network = String::new();
     if folder.join(MODULES).is_file() {
@@ -143,7 +144,7 @@ pub fn missing(folder: &Path) -> Result<Option<String>> {
                 (!folder.join(&path).is_file()).then_some(path)
             };
             let needed: &[&str] = match module.kind.rsplit('.').next().unwrap_or_default() {
-                // Has no settings, so its folder may not exist.
+                // This module has no settings, so its folder may not exist.
                 "Normalize" => &[],
                 "Transformer" => {
                     network.clone_from(&module.path);
@@ -182,8 +183,8 @@ fn read<T: serde::de::DeserializeOwned>(path: &Path) -> Result<T> {
     serde_json::from_slice(&text).map_err(|e| Error::data(format!("{}: {e}", path.display())))
 }
 
-/// Lists all files in a folder recursively, without hidden files and folders. Links to folders are not followed. The
-/// paths are sorted, relative to the folder and separated with `/`.
+/// Lists all files in a folder recursively, except hidden files and hidden folders. Does not follow links to folders.
+/// The paths are sorted, relative to the folder and separated with `/`.
 pub fn walk(folder: &Path) -> Result<Vec<String>> {
     let (mut found, mut folders) = (Vec::new(), vec![String::new()]);
     while let Some(inner) = folders.pop() {
@@ -192,7 +193,7 @@ pub fn walk(folder: &Path) -> Result<Vec<String>> {
             let entry = entry.at("read", &absolute)?;
             let name = entry.file_name().into_string().unwrap_or_default();
             let path = inside(&inner, &name);
-            // The files of a snapshot in the cache are symbolic links.
+            // Follow links to files, because the files of a snapshot in the cache are symbolic links.
             match fs::metadata(entry.path()) {
                 _ if name.is_empty() || name.starts_with('.') => {}
                 Ok(m) if m.is_dir() && !entry.path().is_symlink() => folders.push(path),
@@ -205,8 +206,8 @@ pub fn walk(folder: &Path) -> Result<Vec<String>> {
     Ok(found)
 }
 
-/// Returns the total size in bytes of the files that [`walk`] lists, including the targets of symbolic links; 0 if the
-/// folder cannot be read.
+/// Returns the total size in bytes of the files that [`walk`] lists. A symbolic link counts with the size of its
+/// target. Returns 0 if the folder cannot be read.
 pub fn bytes(folder: &Path) -> u64 {
     let sizes = walk(folder).unwrap_or_default();
     sizes.iter().filter_map(|path| fs::metadata(folder.join(path)).ok()).map(|m| m.len()).sum()

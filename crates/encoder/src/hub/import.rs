@@ -1,4 +1,5 @@
-//! Imports a model from a folder under a name. Never uses the network.
+//! Copies a model from a folder into the folder of imported models, where it can be found by name. Never uses the
+//! network.
 
 use std::{
     fs::{self, File},
@@ -27,14 +28,14 @@ pub struct Imported {
     pub path: PathBuf,
     /// Number of bytes copied.
     pub bytes: u64,
-    /// Copied files, relative to the folder.
+    /// Paths of the copied files, relative to the folder.
     pub files: Vec<String>,
-    /// Files that were not copied because turnwise does not need them.
+    /// Paths of the files that were not copied, because turnwise does not need them.
     pub left_out: Vec<String>,
 }
 
-/// Returns true if a model can be imported with this name: 1 to 100 bytes, without white space, control characters,
-/// slashes, colons and `@`. The name must not start with a dot or a dash.
+/// Returns true if a model can be imported with this name. A name has 1 to 100 bytes and must not start with a dot or
+/// dash. White space, control characters, slashes, backslashes, colons and `@` are not allowed.
 pub fn is_name(text: &str) -> bool {
     !text.is_empty()
         && text.len() <= 100
@@ -51,8 +52,8 @@ pub fn names(imports: &Path) -> Vec<String> {
     names
 }
 
-/// Copies a model to the folder of imported models. By default, the model gets the name of its folder. `check` is
-/// called with a temporary folder that contains the copy.
+/// Copies a model to the folder of imported models. If `name` is `None`, the model gets the name of its folder. `check`
+/// is called with a temporary folder that contains the copy, before the model is imported.
 ///
 /// Fails if the model is incomplete or a static encoder, if the name is invalid or already used, or if `check` fails.
 pub fn import(
@@ -80,7 +81,8 @@ pub fn import(
     if let Some(file) = files::missing(&whole)? {
         return Err(incomplete(&shown, &file));
     }
-    // Names that start with a dot are not listed, so an interrupted import does not look like a model.
+    // The name of the temporary folder starts with a dot. Such folders are not listed, so an interrupted import does
+    // not look like a model.
     let temporary = places.imports.join(format!(".{name}.{}.tmp", std::process::id()));
     let temporary = TemporaryFolder::create(temporary)?;
     let mut bytes = 0;

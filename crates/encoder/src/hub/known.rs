@@ -1,4 +1,4 @@
-//! Names of models: the built-in list, and model specifications.
+//! The list of built-in models, and model specifications.
 //!
 //! The built-in models belong to the BERT family, have weights in safetensors, and are small enough for a laptop.
 //! A specification is a built-in name or `org/name`, optionally followed by `@revision`.
@@ -113,7 +113,7 @@ impl Known {
         })
     }
 
-    /// Names and aliases of the built-in models, without repositories.
+    /// Returns the names and aliases of the built-in models, but not their repositories.
     pub fn names() -> impl Iterator<Item = &'static str> {
         KNOWN.iter().flat_map(|known| known.aliases.iter().copied().chain([known.name]))
     }
@@ -134,8 +134,8 @@ pub struct Spec {
 }
 
 impl Spec {
-    /// Parses a built-in name, an alias or `org/name`, optionally followed by `@revision`. Returns `None` for any other
-    /// text, and an error for an invalid revision.
+    /// Parses a built-in name, an alias or `org/name`, optionally followed by `@revision`. Returns `None` if the text
+    /// has any other form. Fails if the revision is invalid.
     pub fn parse(text: &str) -> Result<Option<Self>> {
         let (name, revision) = match text.split_once('@') {
             Some((name, revision)) => (name, Some(revision)),
@@ -151,7 +151,7 @@ impl Spec {
         revision.map_or(Ok(spec.clone()), |r| spec.at(r)).map(Some)
     }
 
-    /// Returns the same model at another revision. Fails if `revision` contains invalid characters.
+    /// Returns this model at the given revision. Fails if `revision` is not a valid branch, tag or commit.
     pub fn at(self, revision: &str) -> Result<Self> {
         if !is_revision(revision) {
             return Err(Error::input(format!("invalid revision `{revision}`"))
@@ -160,17 +160,18 @@ impl Spec {
         Ok(Spec { revision: Some(revision.to_owned()), ..self })
     }
 
-    /// Branch, tag or commit; [`MAIN`] by default.
+    /// Returns the branch, tag or commit; [`MAIN`] by default.
     pub fn revision(&self) -> &str {
         self.revision.as_deref().unwrap_or(MAIN)
     }
 
-    /// Short name of a built-in model, or the repository of another model.
+    /// Returns the short name of a built-in model, or the repository of any other model.
     pub fn name(&self) -> &str {
         self.known.map_or(self.repository.as_str(), |known| known.name)
     }
 
-    /// Built-in SHA-256 of `model.safetensors`, if any. `None` if a revision was given, because its weights may differ.
+    /// Returns the built-in SHA-256 of `model.safetensors`. Returns `None` if there is none. Also returns `None` if the
+    /// user specified a revision, because the weights of that revision may differ.
     pub fn pin(&self) -> Option<&'static str> {
         self.known.filter(|_| self.revision.is_none()).and_then(|known| known.sha256)
     }
@@ -183,7 +184,7 @@ impl fmt::Display for Spec {
     }
 }
 
-/// Returns true if the text is safe as one component of a path and of a URL.
+/// Returns true if the text can safely be used as one component of a path or URL.
 fn is_word(text: &str) -> bool {
     !text.is_empty()
         && text.bytes().all(|b| b.is_ascii_alphanumeric() || b"._-".contains(&b))
@@ -193,7 +194,7 @@ fn is_word(text: &str) -> bool {
 }
 
 fn is_repository(text: &str) -> bool {
-    // The cache separates organization and name with two dashes.
+    // The cache separates organization and name with two dashes, so neither may contain two dashes.
     text.split_once('/').is_some_and(|(org, name)| is_word(org) && is_word(name)) && !text.contains("--")
 }
 

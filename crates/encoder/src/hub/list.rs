@@ -29,15 +29,15 @@ pub struct Entry {
     pub repository: Option<String>,
     /// Width of the vectors; `None` if it is unknown without opening the model.
     pub dim: Option<u64>,
-    /// Languages of a built-in model.
+    /// Languages of a built-in model; `None` for other models.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub languages: Option<&'static str>,
-    /// Short description of a built-in model.
+    /// Short description of a built-in model; `None` for other models.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub about: Option<&'static str>,
     /// True if the SHA-256 of the weights is built into turnwise.
     pub pinned: bool,
-    /// Location of the model in the cache or among the imported models; `None` if the model is in neither.
+    /// Location of the model on this machine; `None` for a built-in model that is not downloaded.
     #[serde(flatten)]
     pub here: Option<Here>,
 }
@@ -49,7 +49,7 @@ pub struct Here {
     pub origin: Origin,
     /// Folder of the model.
     pub path: PathBuf,
-    /// Commit hash, or a digest if the source is a Python wheel; `None` if the model is imported.
+    /// Commit hash, or a digest of the content if the model comes from a Python wheel. `None` if the model is imported.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub revision: Option<String>,
     /// Total size of the files in bytes.
@@ -58,8 +58,8 @@ pub struct Here {
     pub checked: Option<Checked>,
 }
 
-/// Lists all models: the built-in models, other models in the cache, and imported models. Incomplete and unsupported
-/// models in the cache are ignored.
+/// Returns all models: first the built-in models, then other models in the cache, then imported models. Ignores
+/// incomplete and unsupported models in the cache.
 pub fn list(places: &Places) -> Result<Vec<Entry>> {
     let mut in_cache = cached(&places.cache)?;
     let mut entries: Vec<Entry> = Vec::new();
@@ -129,7 +129,7 @@ fn cached(cache: &Path) -> Result<Vec<(String, String, Here)>> {
 struct Config {
     #[serde(default)]
     model_type: String,
-    /// Width of the vectors. DistilBERT's files call it `dim`.
+    /// Width of the vectors. In the configuration of DistilBERT, this field has the name `dim`.
     #[serde(alias = "dim")]
     hidden_size: Option<u64>,
 }

@@ -1,4 +1,4 @@
-//! Finds models in the Hugging Face cache, among the imported models, or in any folder.
+//! Finds models in the Hugging Face cache, among the imported models, or in any other folder.
 //!
 //! [`resolve()`] finds the folder of a model without network access. Only the module `pull` (feature `pull`)
 //! downloads models and writes to the cache. The cache has the layout of the Hugging Face libraries, so
@@ -39,15 +39,16 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|b| format!("{b:02x}")).collect()
 }
 
-/// Hint for a folder or a repository that lacks files of a supported model.
+/// Hint for errors about a folder or repository that lacks files of a supported model.
 const BERT_FAMILY: &str = "turnwise supports encoders of the BERT family in the Hugging Face layout";
 
-/// Error for a model that lacks a file.
+/// Creates the error for a model in which a file is missing.
 fn incomplete(model: &str, file: &str) -> Error {
     Error::data(format!("{model} is incomplete: {file} is missing")).with_hint(BERT_FAMILY)
 }
 
-/// Returns the names in a folder. Names that are not UTF-8 are skipped; empty if the folder cannot be read.
+/// Returns the names of the files and folders in a folder, but skips names that are not UTF-8. Returns no names if the
+/// folder cannot be read.
 fn names_in(folder: &Path) -> impl Iterator<Item = String> {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     entries.filter_map(|entry| entry.file_name().into_string().ok())

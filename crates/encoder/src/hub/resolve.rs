@@ -20,7 +20,7 @@ use crate::{
 pub struct Resolved {
     /// Folder of the model.
     pub path: PathBuf,
-    /// Name, for display and to store in indexes.
+    /// Name of the model. It is displayed, and stored in indexes.
     pub name: String,
     /// Repository on the hub, as `org/name`; `None` if the model is not in the Hugging Face cache.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -36,11 +36,11 @@ pub struct Resolved {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Origin {
-    /// A folder given by its path.
+    /// A folder that the user specified by its path.
     Folder,
     /// The Hugging Face cache.
     Cache,
-    /// The imported models.
+    /// The folder of imported models.
     Imported,
 }
 

@@ -1,4 +1,4 @@
-//! Code shared by the static encoders: the implementation of [`Encoder`], and counting of the terms in a corpus.
+//! Code shared by the static encoders: implements [`Encoder`], and counts the terms in a corpus.
 
 use std::collections::HashMap;
 
@@ -12,7 +12,7 @@ use crate::{
     contract::speakers, statics::linalg::Sparse,
 };
 
-/// Vector of an input, and the number of known words in the input. Without known words, the vector is zero.
+/// Vector of an input, and the number of known words in the input. If the input has no known words, the vector is zero.
 pub(super) struct Composed {
     pub vector: Vec<f64>,
     pub words: u64,
@@ -22,7 +22,7 @@ pub(super) struct Composed {
 pub(super) struct Properties {
     /// Display name.
     pub name: &'static str,
-    /// Number of known words or terms, for display: `12 words`.
+    /// Number of words or terms that the encoder knows, for display, such as `12 words`.
     pub size: String,
     /// Width of the vectors.
     pub dim: usize,
@@ -32,7 +32,7 @@ pub(super) struct Properties {
     pub normalize: bool,
 }
 
-/// A static encoder. Every type with this trait is also an [`Encoder`].
+/// Trait of the static encoders. Every type that implements this trait also implements [`Encoder`].
 pub(super) trait StaticEncoder: Send + Sync {
     /// Returns the properties of the encoder.
     fn properties(&self) -> &Properties;
@@ -98,7 +98,7 @@ fn gather(
     Ok(encoded)
 }
 
-/// L2-normalizes a vector if the encoder does. A zero vector stays unchanged.
+/// L2-normalizes a vector if the encoder has this property. A zero vector stays unchanged.
 fn normalize(encoder: &Properties, vector: &mut [f64]) {
     let length = vector.iter().map(|v| v * v).sum::<f64>().sqrt();
     if encoder.normalize && length > 0.0 {
@@ -181,7 +181,7 @@ pub(super) struct Rows {
 }
 
 impl Rows {
-    /// Number of documents.
+    /// Returns the number of documents.
     pub fn len(&self) -> usize {
         self.ends.len()
     }
@@ -193,7 +193,7 @@ impl Rows {
     }
 }
 
-/// Returns the terms of one document (given as several texts) with their counts, in alphabetical order.
+/// Returns the terms of one document with their counts, sorted by term. The document consists of several texts.
 pub(super) fn counts(texts: &[&str]) -> Vec<(String, u32)> {
     let mut terms: Vec<String> = texts.iter().flat_map(|t| text::analyze(t)).map(|t| t.term).collect();
     terms.sort_unstable();
@@ -243,12 +243,12 @@ pub(super) fn count(mut documents: impl Iterator<Item = String>) -> TermCounts {
 pub(super) struct SelectedTerms {
     pub terms: Vec<Box<str>>,
     pub documents_with: Vec<u32>,
-    /// New index of each column of [`TermCounts`]; `None` if the term is not kept.
+    /// For each column of [`TermCounts`], the new index of its term; `None` if the term is not kept.
     new_columns: Vec<Option<u32>>,
 }
 
-/// Keeps the terms with a document frequency of at least `min_documents`. If more than `max_terms` terms remain, keeps
-/// those with the highest document frequency.
+/// Selects the terms with a document frequency of at least `min_documents`. If there are more than `max_terms` such
+/// terms, selects those with the highest document frequency.
 pub(super) fn select(counted: &TermCounts, min_documents: u32, max_terms: usize) -> SelectedTerms {
     let mut order: Vec<usize> =
         (0..counted.terms.len()).filter(|c| counted.documents_with[*c] >= min_documents).collect();
@@ -268,7 +268,8 @@ pub(super) fn select(counted: &TermCounts, min_documents: u32, max_terms: usize)
 }
 
 impl SelectedTerms {
-    /// Returns the matrix of the kept terms, without empty rows. `weigh` turns the counts of a row into weights.
+    /// Returns a matrix with one column per kept term, and one row for each document that contains a kept term. `weigh`
+    /// converts the counts of a row to weights.
     pub fn matrix(&self, rows: &Rows, weigh: impl Fn(&[(u32, u32)]) -> Vec<(u32, f32)>) -> Sparse {
         let mut matrix = Sparse::new(self.terms.len());
         let mut row = Vec::new();
@@ -293,7 +294,7 @@ mod tests {
     use turnwise_core::ids::DialogueId;
     use turnwise_corpus::Role;
 
-    /// Encoder that averages the letters of a text: `a` has the vector (1, 0), and `b` has (0, 1).
+    /// Encoder that averages the letters of a text: `a` has the vector (1, 0), and `b` has the vector (0, 1).
     struct Letters(Properties);
 
     fn letters() -> Letters {
@@ -339,7 +340,7 @@ mod tests {
         assert_eq!(with(DialogueMode::Sequence, DialoguePooling::Mean), [0.6, 0.4]);
         // The user's words are aaab, the agent's are b.
         assert_eq!(with(DialogueMode::Sequence, DialoguePooling::Interlocutors), [0.75, 1.25]);
-        // Three utterances have known words.
+        // Only three of the four utterances have known words.
         assert_eq!(with(DialogueMode::Utterances, DialoguePooling::Mean), [1.0 / 3.0, 2.0 / 3.0]);
         assert_eq!(with(DialogueMode::Utterances, DialoguePooling::Interlocutors), [0.5, 1.5]);
         assert_eq!(with(DialogueMode::Sequence, DialoguePooling::FirstSpeaker), [0.75, 0.25]);

@@ -77,7 +77,8 @@ impl<'a> Tensor<'a> {
     }
 }
 
-/// Computes the fingerprint of a static encoder. `words` is the name and the value of the property with the words.
+/// Computes the fingerprint of a static encoder. `words` is the property that contains the encoder's words, as a name
+/// and a value.
 pub(super) fn fingerprint(
     kind: &str,
     dim: usize,
@@ -146,8 +147,8 @@ fn digest(path: &Path) -> Result<blake3::Hash> {
     Ok(blake3::Hasher::new().update_reader(file).at("read", path)?.finalize())
 }
 
-/// Returns the path of a temporary folder next to `folder`. Only turnwise uses this name, so leftovers of an
-/// interrupted run can be removed.
+/// Returns the path of a temporary folder next to `folder`. `what` becomes a part of its name. Only turnwise uses such
+/// names, so leftovers of an interrupted run can be removed.
 fn sibling(folder: &Path, what: &str) -> PathBuf {
     let mut name = folder.file_name().unwrap_or_default().to_owned();
     name.push(format!(".turnwise-{what}"));
@@ -169,8 +170,8 @@ fn refuse_to_replace(folder: &Path) -> Result<()> {
         .with_hint("choose another folder, or remove it first"))
 }
 
-/// Reads a folder and checks the digests of its files. Fails if a file is damaged, or if the folder format or the text
-/// analyzer has a different version.
+/// Opens a folder and checks the digests of its files. Fails if a file is damaged, or if the version of the folder
+/// format or of the text analyzer is not the current version.
 pub(super) fn open(folder: &Path) -> Result<Contents> {
     let path = folder.join(DESCRIPTION);
     if !path.exists() {
@@ -219,17 +220,17 @@ pub(super) fn open(folder: &Path) -> Result<Contents> {
 }
 
 impl Contents {
-    /// Kind of the encoder.
+    /// Returns the kind of the encoder, such as `tfidf-svd`.
     pub fn kind(&self) -> &str {
         &self.description.kind
     }
 
-    /// Settings of the encoder.
+    /// Returns the settings of the encoder.
     pub fn settings<T: DeserializeOwned>(&self) -> Result<T> {
         self.read(&self.description.settings)
     }
 
-    /// Information about the data that the encoder was fitted on.
+    /// Returns information about the data that the encoder was fitted on.
     pub fn about<T: DeserializeOwned>(&self) -> Result<T> {
         self.read(&self.description.about)
     }
@@ -255,7 +256,7 @@ impl Contents {
         Ok((columns, numbers.map_err(|e| e.with_hint(FIT_AGAIN))?))
     }
 
-    /// Error for contents that contradict each other.
+    /// Creates the error for contents that contradict each other.
     pub fn damaged(&self, what: String) -> Error {
         Error::corrupt(&self.folder, what).with_hint(FIT_AGAIN)
     }

@@ -2,8 +2,8 @@
 //! eigendecomposition of a small symmetric matrix, and reproducible random numbers.
 //!
 //! The SVD uses the randomized range finder with power iterations of Halko, Martinsson and Tropp. A random basis is
-//! repeatedly multiplied with the matrix and its transpose, and orthonormalized in between. The basis converges to the
-//! space of the leading right singular vectors. An exact decomposition in this small space gives the singular vectors.
+//! repeatedly multiplied by the matrix and its transpose, and then orthonormalized. The basis converges to the space of
+//! the leading right singular vectors. An exact decomposition in this small space gives the singular vectors.
 //!
 //! No dense matrix with as many rows as the input is stored, so large corpora fit into memory. For a given seed, the
 //! result is bitwise the same on any number of threads.
@@ -18,11 +18,11 @@ use crate::statics::panels::{Panel, Panels, WIDTH};
 /// Accuracy of [`truncated_svd`]. More effort takes more time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Effort {
-    /// Number of basis vectors in addition to the requested components. More basis vectors make the last components
+    /// Number of basis vectors in addition to the requested components. With more basis vectors, the last components
     /// converge faster.
     pub oversampling: usize,
-    /// Number of multiplications with the matrix and its transpose. The last multiplication belongs to the
-    /// decomposition in the small space.
+    /// Number of multiplications by the matrix and its transpose. The last multiplication is part of the decomposition
+    /// in the small space.
     pub iterations: usize,
 }
 
@@ -53,7 +53,7 @@ impl Sparse {
         Sparse { cols, ..Sparse::default() }
     }
 
-    /// Adds a row of column indices and values. All indices must be less than the number of columns.
+    /// Adds a row, given as column indices and values. Panics if an index is not less than the number of columns.
     pub fn push(&mut self, row: impl IntoIterator<Item = (u32, f32)>) {
         for (index, value) in row {
             assert!((index as usize) < self.cols, "column index out of range");
@@ -63,12 +63,12 @@ impl Sparse {
         self.ends.push(self.indices.len());
     }
 
-    /// Number of rows.
+    /// Returns the number of rows.
     pub fn rows(&self) -> usize {
         self.ends.len()
     }
 
-    /// Column indices and values of row `n`.
+    /// Returns the column indices and values of row `n`.
     pub fn row(&self, n: usize) -> (&[u32], &[f32]) {
         let start = n.checked_sub(1).map_or(0, |before| self.ends[before]);
         (&self.indices[start..self.ends[n]], &self.values[start..self.ends[n]])
@@ -84,7 +84,7 @@ impl Sparse {
         Panels::from_fn(self.cols, self.rows(), |r, c| dense[c * self.cols + r])
     }
 
-    /// Multiplies the Gram matrix (transpose times matrix) by one panel of columns.
+    /// Multiplies the Gram matrix (the transpose of this matrix times this matrix) by one panel of columns.
     fn gram_times(&self, panel: &Panel) -> Panel {
         let mut out = vec![[0.0; WIDTH]; self.cols];
         for n in 0..self.rows() {
@@ -108,14 +108,15 @@ impl Sparse {
 pub struct Svd {
     /// Singular values in descending order; fewer than requested if the matrix has a smaller rank.
     pub values: Vec<f64>,
-    /// Right singular vectors in row-major order: one row per column of the matrix, one column per value.
+    /// Right singular vectors in row-major order: one row per column of the decomposed matrix, one column per singular
+    /// value.
     pub components: Vec<f32>,
 }
 
 /// Computes the `dim` largest singular values and their right singular vectors. Each vector has the sign that makes its
 /// element with the largest absolute value positive.
 pub fn truncated_svd(matrix: &Sparse, dim: usize, effort: Effort, seed: u64) -> Svd {
-    // The rank is at most the number of rows or columns.
+    // The rank of a matrix exceeds neither the number of rows nor the number of columns.
     let dim = dim.min(matrix.rows()).min(matrix.cols);
     let q = range(matrix, dim.saturating_add(effort.oversampling), effort.iterations, seed);
     let y = q.map(matrix.cols, |panel| matrix.gram_times(panel));
@@ -149,8 +150,8 @@ fn range(matrix: &Sparse, max_columns: usize, iterations: usize, seed: u64) -> P
     q
 }
 
-/// Returns the sign of the element with the largest absolute value in a column. Multiplying a component by this sign
-/// makes it unique.
+/// Returns the sign of the element with the largest absolute value in a column. A singular vector is unique only up to
+/// its sign; multiplying it by this sign makes it unique.
 fn sign(matrix: &Panels, col: usize) -> f64 {
     let greatest = (0..matrix.rows)
         .map(|r| matrix.at(r, col))
@@ -158,7 +159,8 @@ fn sign(matrix: &Panels, col: usize) -> f64 {
     if greatest < 0.0 { -1.0 } else { 1.0 }
 }
 
-/// Maximum number of sweeps; a sweep rotates every pair of rows once. Convergence usually takes six to ten sweeps.
+/// Maximum number of sweeps. A sweep rotates every pair of rows once. Usually, six to ten sweeps are enough for
+/// convergence.
 const SWEEPS: usize = 60;
 
 /// Eigenvalues and eigenvectors of a symmetric matrix.
@@ -169,7 +171,7 @@ pub struct Eigen {
     pub vectors: Vec<Vec<f64>>,
 }
 
-/// Decomposes a symmetric matrix with `n` rows, in row-major order.
+/// Computes the eigenvalues and eigenvectors of a symmetric matrix with `n` rows. `a` is in row-major order.
 pub fn symmetric_eigen(mut a: Vec<f64>, n: usize) -> Eigen {
     // Row k of `v` becomes eigenvector k, so that a rotation changes two contiguous rows.
     let mut v = vec![0.0; n * n];
@@ -194,7 +196,7 @@ pub fn symmetric_eigen(mut a: Vec<f64>, n: usize) -> Eigen {
     }
 }
 
-/// Applies the rotation that makes the element at (p, q) zero.
+/// Applies the Jacobi rotation that makes the element of `a` at (p, q) zero. `v` accumulates the rotations.
 fn rotate(a: &mut [f64], v: &mut [f64], n: usize, p: usize, q: usize) {
     let apq = a[p * n + q];
     if apq == 0.0 {
@@ -220,9 +222,10 @@ fn rows(m: &mut [f64], n: usize, p: usize, q: usize, c: f64, s: f64) {
     }
 }
 
-/// Returns the random number at an index, from the standard normal distribution (Box–Muller transform).
+/// Returns a random number from the standard normal distribution (Box–Muller transform). The number depends only on the
+/// seed and the index.
 pub(super) fn normal(seed: u64, index: u64) -> f64 {
-    // Uniform with 53 bits. It is never 0, because the logarithm of 0 is infinite.
+    // Uniform random number with 53 bits. It is never 0, because the logarithm of 0 is infinite.
     let unit = |bits: u64| ((bits >> 11) as f64 + 0.5) / (1u64 << 53) as f64;
     let (a, b) = (unit(hash64(seed, 2 * index)), unit(hash64(seed, 2 * index + 1)));
     (-2.0 * a.ln()).sqrt() * (std::f64::consts::TAU * b).cos()

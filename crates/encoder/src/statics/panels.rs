@@ -11,8 +11,8 @@ pub(super) const WIDTH: usize = 8;
 /// One panel: [`WIDTH`] columns, stored row by row.
 pub(super) type Panel = Vec<[f64; WIDTH]>;
 
-/// Threshold for linearly dependent columns: squared norm of the residual, relative to the squared norm of the column.
-/// A smaller residual is rounding error.
+/// Threshold below which a column counts as linearly dependent. It applies to the squared norm of the residual, divided
+/// by the squared norm of the column. A smaller residual is only rounding error.
 const DEPENDENT: f64 = 1e-12;
 
 /// A dense matrix with many rows, stored as panels. The last panel is padded with zero columns.
@@ -37,18 +37,19 @@ impl Panels {
         Panels { rows, cols, panels }
     }
 
-    /// Applies `f` to every panel. All results must have `rows` rows.
+    /// Applies `f` to every panel and returns the results as a matrix. Every panel that `f` returns must have `rows`
+    /// rows.
     pub fn map(&self, rows: usize, f: impl Fn(&Panel) -> Panel + Sync + Send) -> Self {
         Panels { rows, cols: self.cols, panels: self.panels.par_iter().map(f).collect() }
     }
 
-    /// Element at a row and column.
+    /// Returns the element in the given row and column.
     pub fn at(&self, row: usize, col: usize) -> f64 {
         self.panels[col / WIDTH][row][col % WIDTH]
     }
 
-    /// Multiplies the transpose of this matrix by another matrix of the same shape. Returns a square matrix in
-    /// row-major order.
+    /// Multiplies the transpose of this matrix by another matrix of the same shape. Returns the product, a square
+    /// matrix in row-major order.
     pub fn transposed_times(&self, other: &Panels) -> Vec<f64> {
         let n = self.panels.len();
         let blocks: Vec<[[f64; WIDTH]; WIDTH]> = (0..n * n)
@@ -68,8 +69,8 @@ impl Panels {
         (0..cols * cols).map(|k| at(k / cols, k % cols)).collect()
     }
 
-    /// Multiplies by a small matrix, given as a list of columns. The length of each column is the number of columns of
-    /// `self`.
+    /// Multiplies this matrix by a small matrix, given as a list of columns. Each column in the list must have as many
+    /// elements as `self` has columns.
     pub fn times(&self, columns: &[Vec<f64>]) -> Self {
         let panels = columns
             .par_chunks(WIDTH)
@@ -91,7 +92,8 @@ impl Panels {
         Panels { rows: self.rows, cols: columns.len(), panels }
     }
 
-    /// Returns orthonormal columns that span the same space as the columns of `self`. Dependent columns are dropped.
+    /// Returns orthonormal columns that span the same space as the columns of `self`. Linearly dependent columns are
+    /// dropped.
     ///
     /// This is Gram–Schmidt, computed from the Cholesky factor of the Gram matrix. It runs twice, because the second
     /// pass removes the rounding errors of the first pass.
@@ -101,12 +103,12 @@ impl Panels {
     }
 }
 
-/// Columns of the inverse Cholesky factor of a Gram matrix, without dependent columns. The product of the original
-/// matrix and these columns has orthonormal columns.
+/// Returns the columns of the inverse Cholesky factor of a Gram matrix, except for linearly dependent columns. If the
+/// original matrix is multiplied by these columns, the product has orthonormal columns.
 fn orthonormalizer(products: &[f64], n: usize) -> Vec<Vec<f64>> {
     let mut columns: Vec<Vec<f64>> = Vec::new();
     for j in 0..n {
-        // Subtracts from column j its projection on each kept column, in coefficient space.
+        // Subtract from column j its projection onto each kept column. Columns are represented by their coefficients.
         let mut column = vec![0.0; n];
         column[j] = 1.0;
         let of = |a: &[f64]| -> f64 { (0..=j).map(|i| a[i] * products[i * n + j]).sum() };

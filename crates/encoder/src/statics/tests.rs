@@ -31,7 +31,7 @@ fn tfidf(settings: &TfidfSettings) -> TfidfSvd {
     fit_tfidf(corpus(), settings).unwrap()
 }
 
-/// Random word vectors. `common` is added to all elements, so that the vectors have a common component.
+/// Returns random word vectors. `common` is added to all elements, so that the vectors have a common component.
 fn table_with(common: f32) -> WordTable {
     let mut table = WordTable::new(6);
     let words = [
@@ -184,7 +184,7 @@ fn a_whole_dialogue_is_one_document() {
 
 #[test]
 fn sif_removes_the_common_component() {
-    // Each of these texts has different words.
+    // No two of these texts share a word.
     let texts = ["card", "new", "train", "station", "restaurant", "退款"];
     let shared = |e: &WordEncoder| {
         let v = e.encode(&texts, &TextOptions::default()).unwrap().vectors;
@@ -217,7 +217,7 @@ fn a_small_corpus_gives_fewer_dimensions_and_a_note() {
         .unwrap();
     assert!(e.dim() <= 2);
     assert!(e.notes()[0].contains("not 128"), "{:?}", e.notes());
-    // No term is in two documents, so all terms are kept.
+    // No term reaches the minimum of two documents, so all terms are kept.
     let e = fit_tfidf(["one".to_owned(), "two".to_owned()].into_iter(), &TfidfSettings::default()).unwrap();
     assert_eq!(e.fit.terms, 2);
     for documents in [vec![], vec!["…".to_owned()]] {
@@ -226,7 +226,7 @@ fn a_small_corpus_gives_fewer_dimensions_and_a_note() {
     }
 }
 
-/// Saves one encoder of each kind and passes the folder and the encoder to `check`.
+/// Saves an encoder of each kind, and calls `check` with its folder and the encoder.
 fn saved(check: impl Fn(&Path, &dyn Encoder)) {
     let temporary = tempfile::tempdir().unwrap();
     let folder = temporary.path().join("encoder");

@@ -1,7 +1,7 @@
 //! TF-IDF with truncated SVD (latent semantic analysis), fitted on the corpus itself.
 //!
 //! The defaults (single words, sublinear counts, centered projections) gave the best results in a few trials on the
-//! data sets SGD (dev) and BANKING77. To reproduce them, run `cargo test --test corpora static_encoders --
+//! data sets SGD (dev) and BANKING77. To repeat the trials, run `cargo test --test corpora static_encoders --
 //! --nocapture`. Dialogues need fewer dimensions than utterances.
 
 use std::{collections::HashMap, path::Path};
@@ -34,18 +34,19 @@ const MIN_LENGTH: f64 = 1e-6;
 pub struct TfidfSettings {
     /// Width of the vectors. A small corpus can produce fewer dimensions.
     pub dim: usize,
-    /// Minimum number of documents that contain a kept term. If no term reaches this minimum, the minimum is 1.
+    /// Minimum document frequency of a kept term, that is, the number of documents that contain it. If no term reaches
+    /// this minimum, 1 is used instead.
     pub min_documents: u32,
     /// Maximum number of terms. The terms with the highest document frequency are kept.
     pub max_terms: usize,
     /// If true, term counts are replaced with 1 + ln(count).
     pub sublinear: bool,
-    /// If true, projections are L2-normalized, and then their mean over the corpus is subtracted.
+    /// If true, each projection is L2-normalized, and then the mean of all projections of the corpus is subtracted.
     #[serde(rename = "centre")]
     pub center: bool,
     /// If true, vectors are L2-normalized.
     pub normalize: bool,
-    /// Random seed of the SVD. Different seeds give slightly different vectors.
+    /// Random seed of the SVD. Different seeds produce slightly different vectors.
     pub seed: u64,
 }
 
@@ -70,7 +71,7 @@ pub struct TfidfFit {
     pub documents: usize,
     /// Number of documents without any kept term.
     pub without_terms: usize,
-    /// Number of different terms in the documents.
+    /// Number of distinct terms in the documents.
     pub terms_seen: usize,
     /// Number of kept terms.
     pub terms: usize,
@@ -91,8 +92,8 @@ pub struct TfidfSvd {
     mean: Vec<f32>,
 }
 
-/// Fits an encoder on documents. The documents should be like the inputs to encode: utterances, or whole dialogues (see
-/// [`super::document`]). The documents are read once and not kept in memory.
+/// Fits an encoder on documents. The documents should be similar to the inputs that will be encoded: utterances, or
+/// whole dialogues (see [`super::document`]). The documents are read once and not kept in memory.
 ///
 /// Fails if the documents contain no words, or if `dim` or `max_terms` is 0.
 pub fn fit_tfidf(documents: impl Iterator<Item = String>, settings: &TfidfSettings) -> Result<TfidfSvd> {
@@ -112,7 +113,7 @@ pub fn fit_tfidf(documents: impl Iterator<Item = String>, settings: &TfidfSettin
     if selected.terms.is_empty() {
         selected = compose::select(&counted, 1, settings.max_terms);
     }
-    // Smoothed IDF: computed as if one more document contained every term.
+    // Smoothed IDF: computed as if there were one more document, which contains every term.
     let idf = |with: &u32| (((1 + documents) as f64 / (1 + with) as f64).ln() + 1.0) as f32;
     let idf: Vec<f32> = selected.documents_with.iter().map(idf).collect();
     let terms_seen = counted.terms.len();
@@ -161,7 +162,8 @@ impl TfidfSvd {
         TfidfSvd { properties, settings, fit, terms, rows, idf, components, mean }
     }
 
-    /// Returns notes for the user about missing dimensions and about documents without kept terms.
+    /// Returns notes for the user if the vectors have fewer dimensions than requested, or if some documents contain
+    /// none of the kept terms.
     pub fn notes(&self) -> Vec<String> {
         let mut notes = Vec::new();
         if self.dim() < self.settings.dim {
@@ -200,7 +202,7 @@ impl TfidfSvd {
     }
 }
 
-/// Returns the tensors that are saved and that determine the fingerprint.
+/// Returns the tensors of the encoder. They are saved to the folder and hashed into the fingerprint.
 fn tensors<'a>(terms: usize, idf: &'a [f32], components: &'a [f32], mean: &'a [f32]) -> [Tensor<'a>; 3] {
     [
         Tensor::vector("idf", idf),
@@ -209,8 +211,8 @@ fn tensors<'a>(terms: usize, idf: &'a [f32], components: &'a [f32], mean: &'a [f
     ]
 }
 
-/// Projects a row of TF-IDF weights. L2-normalizes the projection if `unit` is true. Returns `None` if the projection
-/// is zero, up to rounding errors.
+/// Projects a row of TF-IDF weights with `components`. If `unit` is true, L2-normalizes the projection. Returns `None`
+/// if the projection is zero, apart from rounding errors.
 fn project(
     components: &[f32],
     dim: usize,

@@ -30,8 +30,8 @@ pub(super) fn reduction(mode: PoolingMode) -> Reduction {
 /// `rows` is the range of tokens to pool in this window. `total` is the number of tokens to pool in all windows, and
 /// `before` is the number of tokens to pool in earlier windows.
 ///
-/// For `Max` and the mean modes, combining the windows gives the pooling of the whole input. For the first or last
-/// token, the result is the mean over the windows, weighted by window size.
+/// For `Max` and the mean modes, combining the windows has the same result as pooling the whole input. For `Cls` and
+/// `LastToken`, the result is the mean over the windows, weighted by window size.
 pub(super) fn parts(mode: PoolingMode, rows: Range<usize>, before: usize, total: usize) -> Vec<Part> {
     let total = total.max(1) as f32;
     let share = rows.len() as f32 / total;
@@ -53,10 +53,11 @@ pub(super) fn parts(mode: PoolingMode, rows: Range<usize>, before: usize, total:
     }
 }
 
-/// Groups the indices of items of similar length into packs of at most `budget` tokens. Longer items get a pack each.
+/// Groups items of similar length into packs of at most `budget` tokens. An item with more tokens gets a pack of its
+/// own. Returns the indices of the items in each pack.
 ///
 /// The longest items come first, so that no thread works alone on a long pack at the end. Items without tokens are
-/// skipped; some tokenizers encode an empty text to no tokens.
+/// skipped. Some tokenizers return no tokens for an empty text.
 pub(super) fn packs(items: &[Item], budget: usize) -> Vec<Vec<usize>> {
     let mut order: Vec<usize> = (0..items.len()).filter(|n| !items[*n].sequence.is_empty()).collect();
     order.sort_by_key(|n| std::cmp::Reverse(items[*n].sequence.len()));
@@ -83,14 +84,14 @@ pub(super) struct Span {
     pub(super) rows: Range<usize>,
 }
 
-/// Window of a dialogue: consecutive turns, or a part of a long turn, that fit into one sequence.
+/// Window of a dialogue: a sequence that contains consecutive turns or parts of long turns.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct Window {
     pub(super) sequence: Sequence,
     pub(super) spans: Vec<Span>,
 }
 
-/// Settings for building the sequences of dialogues.
+/// Settings that determine how dialogues are converted to sequences.
 pub(super) struct Framing<'a> {
     /// Special tokens at the start of every window (`[CLS]`).
     pub(super) before: &'a [u32],
@@ -98,7 +99,8 @@ pub(super) struct Framing<'a> {
     pub(super) after: &'a [u32],
     /// Maximum number of tokens per window.
     pub(super) max_tokens: usize,
-    /// Number of turn embeddings; `None` if there are none. With turn embeddings, positions start at 0 in every turn.
+    /// Number of turn embeddings; `None` if the model has none. With turn embeddings, positions start at 0 in every
+    /// turn.
     pub(super) turns: Option<usize>,
     /// Number of role embeddings (one per speaker number); `None` if the model has none.
     pub(super) roles: Option<usize>,
@@ -113,7 +115,7 @@ impl Framing<'_> {
         prompt: &str,
         pieces: &dyn Fn(&str) -> Result<Vec<u32>>,
     ) -> Result<Vec<Window>> {
-        // Maximum number of tokens of a turn, without its separator.
+        // Maximum number of tokens of a turn in one window, without the separator.
         let room = self.max_tokens.saturating_sub(self.before.len() + self.after.len()).max(1);
         let mut windows = Vec::new();
         let mut window = self.open();
@@ -197,7 +199,7 @@ mod tests {
     }
 
     proptest! {
-        /// The sum over the windows equals the pooling of the whole sequence.
+        /// The sum over the windows equals the result of pooling the whole sequence.
         #[test]
         fn windows_add_up(lengths in proptest::collection::vec(1usize..6, 1..5)) {
             let total: usize = lengths.iter().sum();

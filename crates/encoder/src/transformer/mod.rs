@@ -53,7 +53,8 @@ impl Transformer {
         Self::with(name, folder, &folder.network()?, settings, engine)
     }
 
-    /// Loads a model like [`Transformer::load`], but runs `network`. Its shape must be that of the folder's network.
+    /// Loads a model like [`Transformer::load`], but uses `network` instead of the folder's network. Both networks must
+    /// have the same shape.
     pub fn with(
         name: &str,
         folder: &ModelFolder,
@@ -130,7 +131,8 @@ impl Transformer {
         Item { input, sequence: crate::Sequence::new(ids), pools }
     }
 
-    /// Computes the vectors of texts. Each text is given as an [`Item`] and the number of tokens cut off.
+    /// Computes the vectors of texts. Each text is passed as an [`Item`], together with the number of tokens that were
+    /// cut off.
     fn encode_items(&self, tokenized: Vec<(Item, usize)>) -> Result<Encoded> {
         let mut spent = EncodeStats::default();
         let mut items = Vec::with_capacity(tokenized.len());
@@ -148,13 +150,14 @@ impl Transformer {
         let text = self.pipeline.prompts.text(name)?.to_owned();
         let pooled_from = match self.pipeline.pooling.include_prompt || text.is_empty() {
             true => 0,
-            // As in sentence-transformers: the prompt is tokenized alone. The special tokens before it count, too.
+            // As in sentence-transformers, the prompt is tokenized alone to count its tokens. The special tokens before
+            // the prompt are counted, too.
             false => self.tokenizer.before().len() + self.tokenizer.pieces(&text)?.len(),
         };
         Ok(Prompt { text, pooled_from })
     }
 
-    /// Splits a dialogue into windows that fit into one sequence, and returns one item per window.
+    /// Splits a dialogue into windows, each of which fits into one sequence. Returns one item per window.
     fn dialogue_items(
         &self,
         input: usize,
@@ -170,7 +173,7 @@ impl Transformer {
             roles: self.roles,
         };
         let mut windows = framing.windows(dialogue, &prompt.text, &|text| self.tokenizer.pieces(text))?;
-        // The prompt is at the beginning of the first window.
+        // Only the first window starts with the prompt, so its tokens are skipped only in that window.
         let skipped = windows.first().map_or(0, |w| prompt.pooled_from.min(w.sequence.len()));
         for span in windows.first_mut().into_iter().flat_map(|w| &mut w.spans) {
             span.rows.start = skipped.clamp(span.rows.start, span.rows.end);
@@ -218,7 +221,7 @@ impl Transformer {
         let spoken_turns = |d: &&Dialogue| -> Vec<usize> {
             let spoken: Vec<usize> =
                 (0..d.turns.len()).filter(|n| !d.turns[*n].text.trim().is_empty()).collect();
-            // A dialogue with only empty turns is encoded from its empty turns.
+            // If all turns are empty, the empty turns are encoded.
             if spoken.is_empty() { (0..d.turns.len()).collect() } else { spoken }
         };
         let chosen: Vec<Vec<usize>> = dialogues.iter().map(spoken_turns).collect();
@@ -267,7 +270,7 @@ struct Prompt {
 }
 
 impl Prompt {
-    /// Returns the prompt and a text, concatenated.
+    /// Returns the text with the prompt in front of it.
     fn before<'a>(&self, text: &'a str) -> Cow<'a, str> {
         match self.text.is_empty() {
             true => Cow::Borrowed(text),
@@ -279,10 +282,11 @@ impl Prompt {
 /// Function that creates the backend for a network. The fingerprint identifies the model.
 pub(super) type OpenEngine<'a> = dyn Fn(&Network, Fingerprint) -> Result<Box<dyn Backend>> + 'a;
 
-/// Returns the fingerprint of a model with these settings. The fingerprint does not depend on device and precision.
+/// Returns the fingerprint of a model with the given settings. `model` is its fingerprint with the default settings.
+/// The fingerprint does not depend on device and precision.
 fn fingerprint(model: Fingerprint, settings: &Settings) -> Fingerprint {
     let layers = settings.tokens.layers.clone().unwrap_or_default();
-    // The last layer is the default.
+    // The last layer is the default. Choosing it explicitly does not change the fingerprint.
     let tokens =
         Tokens { layers: Some(layers.clone()).filter(|l| *l != Layers::Last), ..settings.tokens.clone() };
     let plain = Settings { device: settings.device, precision: settings.precision, ..Settings::default() };
@@ -339,9 +343,9 @@ impl Encoder for Transformer {
 
     fn chunk_bytes(&self) -> usize {
         match self.backend.wants_threads() {
-            // Two or three seconds of work for every thread.
+            // Each thread encodes its share of this text in two or three seconds.
             true => (32 << 10) * rayon::current_num_threads().max(2),
-            // Enough for several batches, so that each batch can have sequences of similar length.
+            // This is enough text for several batches, so that each batch can have sequences of similar length.
             false => 512 << 10,
         }
     }

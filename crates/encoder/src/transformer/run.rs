@@ -1,7 +1,8 @@
-//! Runs items through the network and computes the final vectors with the model's dense layers, normalization and
-//! truncation. Also returns token vectors, which are not pooled.
+//! Runs items through the network, and applies the model's dense layers, normalization and truncation to the pooled
+//! vectors. Also returns token vectors, which are not pooled.
 //!
-//! Items are grouped into packs. On the CPU, packs run in parallel. If the device runs out of memory, a pack is split.
+//! Items are grouped into packs; each pack is computed as one batch. On the CPU, packs run in parallel. If the device
+//! runs out of memory, a pack is split.
 
 use std::{
     ops::Range,
@@ -21,7 +22,7 @@ use crate::{
     },
 };
 
-/// Computes the pooled vectors of all inputs. The vectors of several pools are concatenated.
+/// Computes the pooled vectors of all inputs. For each input, the results of all pools are concatenated.
 pub(super) fn run(
     backend: &dyn Backend,
     budget: &AtomicUsize,
@@ -60,7 +61,7 @@ pub(super) fn run(
             pool_into(sum, pool.row(row), &whole, *reduction);
         }
     }
-    // An input without tokens has no maximum. Its vector is zero, like a sum over nothing.
+    // An input without tokens has no maximum. Its vector becomes zero, as for a sum.
     vectors.replace(f32::NEG_INFINITY, 0.0);
     Ok(vectors)
 }
@@ -84,7 +85,8 @@ fn in_packs<T: Send>(
     // On the CPU, small packs keep all threads busy until the end. On a GPU, packs are as large as possible.
     let pack_tokens = if threads == 1 { limit } else { limit.min(tokens.div_ceil(threads).max(32)) };
     let packs = packs(items, pack_tokens);
-    // With fewer packs than threads, several threads share a pack. A single query uses all threads.
+    // If there are fewer packs than threads, several threads share a pack. For example, a single query uses all
+    // threads.
     let each = (threads / packs.len().max(1)).max(1);
     let job = Job { budget, items, threads: each, work };
     let pieces: Vec<Vec<Piece<T>>> = match threads > 1 {
@@ -103,15 +105,15 @@ struct Job<'a, T> {
 }
 
 impl<T> Job<'_, T> {
-    /// Processes a pack. If the device runs out of memory, the pack is split in halves. Fails if a single item is too
-    /// big.
+    /// Processes a pack. If the device runs out of memory, splits the pack in two halves and processes them one after
+    /// the other. Fails if a single item does not fit into memory.
     fn pack(&self, pack: &[usize]) -> Result<Vec<Piece<T>>> {
         let items: Vec<&Item> = pack.iter().map(|n| &self.items[*n]).collect();
         let sequences: Vec<&Sequence> = items.iter().map(|item| &item.sequence).collect();
         match (self.work)(&items, &Batch { sequences: &sequences, threads: self.threads }) {
             Err(Error::DeviceMemory { .. }) if pack.len() > 1 => {
                 let tokens: usize = pack.iter().map(|n| self.items[*n].sequence.len()).sum();
-                // Later packs start with a size that fits.
+                // Reduce the budget, so that the packs of later calls fit into memory.
                 self.budget.fetch_min((tokens / 2).max(1), Ordering::Relaxed);
                 let (a, b) = pack.split_at(pack.len() / 2);
                 let mut pieces = self.pack(a)?;
@@ -176,7 +178,7 @@ impl Transformer {
         }
     }
 
-    /// Tokenizes a text. Returns the item, the positions of the tokens with a result, and the result without vectors.
+    /// Tokenizes a text. Returns its item, the range of tokens whose vectors are wanted, and a result without vectors.
     fn token_input(
         &self,
         input: usize,
@@ -195,8 +197,8 @@ impl Transformer {
     }
 }
 
-/// Returns the width of the final vectors for pooled vectors of width `pooled`. Returns an error if the dense layers
-/// have a different input width.
+/// Returns the width of the vectors after the dense layers. `pooled` is the width of the pooled vectors. Fails if a
+/// dense layer expects a different width.
 pub(super) fn width(pipeline: &Pipeline, pooled: usize, name: &str) -> Result<usize> {
     let mut width = pooled;
     for step in &pipeline.steps {
@@ -248,7 +250,8 @@ fn activate(activation: DenseActivation, x: f32) -> f32 {
 mod tests {
     use super::*;
 
-    /// Backend that returns the id of each token as its state. It runs out of memory above `tokens` tokens per batch.
+    /// Backend that returns the id of each token as its state. It runs out of memory if a batch has more than `tokens`
+    /// tokens.
     struct Small {
         tokens: usize,
         threads: bool,
@@ -310,7 +313,7 @@ mod tests {
             assert!(budget <= tokens.max(11) * 2, "{budget} after {tokens}");
         }
         assert_eq!(vectors(usize::MAX, true).unwrap().0, whole);
-        // Both windows of an input are in its vector.
+        // The vector of an input combines both of its windows.
         let sum: u32 = items()[..2].iter().flat_map(|i| &i.sequence.ids).sum();
         let max = items()[..2].iter().flat_map(|i| i.sequence.ids.clone()).max().unwrap();
         assert_eq!(whole.row(0)[..3], [sum as f32, -(sum as f32), max as f32]);

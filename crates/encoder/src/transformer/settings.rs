@@ -1,4 +1,4 @@
-//! Settings of a transformer that override the model's configuration.
+//! Settings that override the configuration of a transformer model.
 
 use serde::{Deserialize, Serialize};
 
@@ -47,7 +47,7 @@ impl Tokens {
 }
 
 impl std::fmt::Display for Tokens {
-    /// Formats the settings that are not `None`; empty if all are `None`.
+    /// Formats the settings that are not `None`. The text is empty if all settings are `None`.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let settings = [
             self.pooling.map(|mode| format!("{} pooling", mode.name())),

@@ -133,7 +133,8 @@ fn first_speaker_and_other_speakers_are_pooled_separately() {
     let of = |mode, pooling| of_dialogue(&encoder, &d, mode, pooling);
     assert_near(&of(DialogueMode::Utterances, DialoguePooling::FirstSpeaker), &half(0, 2));
     assert_near(&of(DialogueMode::Utterances, DialoguePooling::OtherSpeakers), &half(1, 3));
-    // With two speakers, the sum of both is interlocutor-level pooling, in one sequence and in several windows.
+    // With two speakers, the sum of both vectors equals interlocutor-level pooling, in one sequence and in several
+    // windows.
     for d in [
         dialogue(&[("ann", "hello"), ("bo", "world a"), ("ann", "c")]),
         dialogue(&[("ann", "hello world a b c"), ("bo", "a b c hello world"), ("ann", "hello . ! a b c")]),
@@ -144,7 +145,7 @@ fn first_speaker_and_other_speakers_are_pooled_separately() {
         assert_near(&of(DialoguePooling::Interlocutors), &sum);
         assert!(first.iter().zip(&others).any(|(a, b)| (a - b).abs() > 1e-3));
     }
-    // There are no other speakers.
+    // This dialogue has no other speakers, so the vector is zero.
     let alone = dialogue(&[("ann", "hello")]);
     let others = of_dialogue(&encoder, &alone, DialogueMode::Sequence, DialoguePooling::OtherSpeakers);
     assert!(others.iter().all(|v| *v == 0.0), "{others:?}");
@@ -209,7 +210,7 @@ fn pooled_by_hand(encoder: &Transformer, tokens: &[TokenVectors]) -> Vectors {
     encoder.finish(means).unwrap()
 }
 
-/// A model with a prompt. `include_prompt` determines whether the prompt tokens are pooled.
+/// Creates a model with a prompt. `include_prompt` determines whether the prompt tokens are pooled.
 fn with_prompt(include_prompt: bool, settings: &Settings) -> Transformer {
     let mut builder = Builder::bert();
     builder.json("config_sentence_transformers.json", &json!({ "prompts": { "query": "hello: " } }));
@@ -247,7 +248,8 @@ fn the_prompt_of_a_dialogue_is_pooled_only_if_the_model_pools_prompts() {
         assert_near(whole.vectors.flat(), text.vectors.flat());
         let speakers = DialogueOptions { pooling: DialoguePooling::Interlocutors, ..options };
         let speakers = encoder.encode_dialogues(&[&one], &speakers).unwrap();
-        // Only special tokens before the first turn belong to no speaker.
+        // Only the special tokens before the first turn belong to no speaker. They are pooled only if the prompt is
+        // pooled.
         let differences =
             speakers.vectors.flat().iter().zip(whole.vectors.flat()).map(|(a, b)| (a - b).abs());
         assert_eq!(differences.fold(0.0, f32::max) < 1e-5, !include_prompt);

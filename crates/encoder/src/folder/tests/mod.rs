@@ -22,7 +22,7 @@ pub const LAYERS: usize = 2;
 pub const WORDS: usize = 24;
 pub const POSITIONS: usize = 18;
 
-/// A model folder under construction.
+/// Builds a model folder for a test.
 pub struct Builder {
     folder: TempDir,
     pub config: Value,
@@ -34,7 +34,7 @@ pub struct Builder {
 /// Returns values for a tensor. They depend on the tensor name, so a swapped tensor is detected.
 pub fn numbers(name: &str, count: usize) -> Vec<f32> {
     let seed = name.bytes().fold(17u32, |sum, b| sum.wrapping_mul(31).wrapping_add(b.into()));
-    // Multiples of 1/64 between -1 and 1 are exact in f32, f16 and bf16.
+    // f32, f16 and bf16 represent multiples of 1/64 between -1 and 1 exactly.
     (0..count as u32)
         .map(|n| (seed.wrapping_add(n.wrapping_mul(2_654_435_761)) >> 25) as f32 / 64.0 - 1.0)
         .collect()
@@ -147,7 +147,8 @@ impl Builder {
         self.json("modules.json", &entries.collect());
     }
 
-    /// Writes settings of sentence-transformers, and the `modules.json` without which they are ignored.
+    /// Writes settings of sentence-transformers. Also writes `modules.json`, because the settings are ignored without
+    /// it.
     pub fn sentence(&self, settings: &Value) {
         self.json("sentence_bert_config.json", settings);
         let class = |name: &str| format!("sentence_transformers.models.{name}");
@@ -182,7 +183,8 @@ impl Builder {
         ModelFolder::open(&self.path())
     }
 
-    /// Opens the folder and reads network and tokenizer. Returns the class, message and hint of the error.
+    /// Opens the folder and reads network and tokenizer, which must fail. Returns the class, message and hint of the
+    /// error.
     pub fn error(&mut self) -> (Class, String, String) {
         let all = self.open().and_then(|f| {
             f.network()?;
@@ -193,7 +195,8 @@ impl Builder {
         (error.class(), error.to_string(), error.hint().unwrap_or_default())
     }
 
-    /// Checks that the error is a data error, and that its message contains all parts. Returns the hint.
+    /// Opens the folder, which must fail with a data error. Checks that the error message contains all parts. Returns
+    /// the hint.
     #[track_caller]
     pub fn refused(&mut self, parts: &[&str]) -> String {
         let (class, message, hint) = self.error();

@@ -207,7 +207,7 @@ fn without_modules_mean_pooling_is_used_with_a_notice() {
 #[test]
 fn poolings() {
     use PoolingMode::*;
-    // For the flags of old files, the order is that of sentence-transformers, not the order of the keys.
+    // Old files enable modes with flags. The modes have the order of sentence-transformers, not the order of the keys.
     assert_eq!(modes(json!({ "pooling_mode_cls_token": true, "pooling_mode_mean_tokens": false })), [Cls]);
     assert_eq!(
         modes(json!({ "pooling_mode_mean_tokens": true, "pooling_mode_cls_token": true })),
@@ -219,7 +219,7 @@ fn poolings() {
         [Max, MeanSqrtLen, WeightedMean, LastToken]
     );
     assert_eq!(modes(json!({ "pooling_mode_mean_tokens": false })), [Mean]);
-    // The key of new files takes precedence and determines the order.
+    // `pooling_mode`, the key of new files, takes precedence over flags and determines the order.
     assert_eq!(modes(json!({ "pooling_mode": "lasttoken", "pooling_mode_cls_token": true })), [LastToken]);
     assert_eq!(modes(json!({ "pooling_mode": ["mean", "cls"], "embedding_dimension": 8 })), [Mean, Cls]);
     let folder = pooled(json!({ "pooling_mode": ["mean", "cls"], "include_prompt": false })).open().unwrap();
@@ -265,7 +265,8 @@ fn the_network_can_be_in_a_subfolder() {
     folder.network().unwrap();
 }
 
-/// Returns a model with a dense layer. `config` is the configuration of the layer.
+/// Returns a model with a dense layer. `config` is the configuration of the layer. If `bias` is true, the weight file
+/// contains a bias.
 fn with_dense(config: Value, bias: bool) -> Builder {
     let builder = pooled(json!({}));
     builder.modules(&[T, P, ("2_Dense", "sentence_transformers.models.Dense"), N]);
@@ -338,7 +339,7 @@ fn prompts_and_the_rest() {
     let pipeline = folder.pipeline();
     let prompt = |name| pipeline.prompts.text(name).unwrap();
     assert_eq!((prompt(Some("query")), prompt(None), prompt(Some("none"))), ("query: ", "passage: ", ""));
-    // sentence-transformers always defines these two.
+    // sentence-transformers always defines the prompts `query` and `document`.
     assert_eq!(prompt(Some("document")), "");
     let error = pipeline.prompts.text(Some("pasage")).unwrap_err();
     assert_eq!(error.hint().as_deref(), Some("did you mean `passage`?"));
@@ -365,7 +366,7 @@ fn the_maximum_length_is_that_of_sentence_transformers() {
     assert_eq!(length(none(), json!({ "model_max_length": 1e30 })), (POSITIONS, false));
     assert_eq!(length(json!({ "max_seq_length": 12 }), json!({ "model_max_length": 9 })), (12, false));
     assert_eq!(length(json!({ "max_seq_length": null }), json!({ "model_max_length": 9 })), (9, false));
-    // The limit exceeds the number of positions. sentence-transformers would fail on a long text.
+    // The limit exceeds the number of positions, so sentence-transformers would fail on a long text.
     assert_eq!(length(json!({ "max_seq_length": 99 }), none()), (POSITIONS, true));
     let folder = Builder::roberta().open().unwrap();
     assert_eq!(folder.pipeline().max_tokens, POSITIONS - 2);

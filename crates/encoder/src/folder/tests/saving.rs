@@ -1,4 +1,4 @@
-//! Tests that a saved model is the same when it is opened again.
+//! Tests that a model is unchanged after it is saved and opened again.
 
 use std::fs;
 
@@ -161,7 +161,7 @@ fn unreadable_models_are_not_saved() {
     assert_eq!(write(&network, Architecture::Bert).unwrap_err().class(), Class::Internal);
     assert!(!path.exists() && !path.with_file_name("saved.tmp").exists());
     network.layers[1].query.weight.push(0.0);
-    // Saving works with an empty folder, and after an interrupted save. It never overwrites files.
+    // Saving to an empty folder works, even after an interrupted save. Saving never overwrites files.
     fs::create_dir(&path).unwrap();
     fs::create_dir(path.with_file_name("saved.tmp")).unwrap();
     fs::write(path.with_file_name("saved.tmp").join("left"), "").unwrap();

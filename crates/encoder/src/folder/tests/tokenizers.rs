@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use crate::folder::{Tokenizer, tests::*};
 
-/// Returns the ids of tokens in [`VOCABULARY`].
+/// Returns the ids of the given tokens, which must be in [`VOCABULARY`].
 fn ids(tokens: &[&str]) -> Vec<u32> {
     tokens.iter().map(|t| VOCABULARY.iter().position(|v| v == t).unwrap() as u32).collect()
 }
@@ -68,7 +68,7 @@ fn settings_override_the_file_with_a_notice() {
     let tokenizer = open(&mut builder);
     assert_eq!(tokenizer.pieces("Hello").unwrap(), ids(&["Hello"]));
     assert!(tokenizer.notices()[0].contains("differ in lower-casing"), "{:?}", tokenizer.notices());
-    // This class only reads `tokenizer.json`.
+    // `PreTrainedTokenizerFast` reads only `tokenizer.json`.
     builder.json(
         "tokenizer_config.json",
         &json!({ "do_lower_case": false, "tokenizer_class": "PreTrainedTokenizerFast" }),
@@ -117,7 +117,7 @@ fn long_texts_are_cut_and_counted() {
 fn bytes_and_merges() {
     let mut builder = Builder::roberta();
     let tokenizer = open(&mut builder);
-    // <s> hell o Ġ hell a </s>
+    // The tokens are `<s>`, `hell`, `o`, `Ġ`, `hell`, `a` and `</s>`.
     assert_eq!(tokenizer.encode("hello hella").unwrap().ids, [0, 12, 8, 9, 12, 13, 2]);
     let specials = tokenizer.specials();
     assert_eq!(
@@ -175,7 +175,7 @@ fn tokenizers_of_other_models() {
     let mut builder = Builder::roberta();
     builder.set("pad_token_id", json!(3));
     builder.refused(&["padding id of the tokenizer is 1", "`pad_token_id` in config.json is 3"]);
-    // One id has no embedding, although the vocabulary is not larger than the table.
+    // One id has no embedding, although the vocabulary is not larger than the embedding table.
     let mut builder = Builder::bert();
     let mut file = as_json(&mut builder);
     file["model"]["vocab"]["world"] = json!(24);

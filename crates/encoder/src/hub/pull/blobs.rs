@@ -26,7 +26,7 @@ use crate::{
 
 /// A file to download, with the expected size and digest.
 pub(super) struct Expected<'a> {
-    /// Name of the file for messages.
+    /// Name of the file, for messages.
     pub(super) name: &'a str,
     pub(super) url: String,
     pub(super) etag: &'a str,
@@ -42,14 +42,14 @@ pub(super) struct Expected<'a> {
 pub(super) struct Transfer<'a, 'w> {
     pub(super) client: &'a Client,
     pub(super) watch: &'w mut dyn Progress,
-    /// Number of bytes that are in the cache, including bytes from earlier downloads.
+    /// Number of bytes that are in the cache, including bytes downloaded by earlier transfers.
     pub(super) present: u64,
     pub(super) total: u64,
     /// Number of bytes downloaded by this transfer.
     pub(super) fetched: u64,
 }
 
-/// A partially downloaded file, and the digest of its content so far.
+/// A partially downloaded file, with a hasher that has read its content so far.
 struct PartialFile {
     path: PathBuf,
     file: File,
@@ -119,7 +119,8 @@ impl Transfer<'_, '_> {
                 let right = expected.sha256.unwrap_or_default();
                 return Err(wrong_digest(expected.name, right, &digest, expected.digest_source).into());
             }
-            // The first part came from an earlier run and may be damaged.
+            // The first part of the file was downloaded by an earlier run and may be damaged, so download the whole
+            // file again.
             partial.start_over()?;
             (began_before, furthest) = (false, 0);
         }
@@ -221,7 +222,7 @@ impl PartialFile {
     }
 }
 
-/// Waits until a file lock is free, and takes the lock. The operating system releases the lock when the process ends.
+/// Waits for a file lock and acquires it. The lock is released when the returned file is dropped or the process ends.
 pub(super) fn lock(path: &Path, watch: &mut dyn Progress) -> Result<File> {
     create_parent(path)?;
     let file =
@@ -243,7 +244,8 @@ pub(super) fn lock(path: &Path, watch: &mut dyn Progress) -> Result<File> {
     }
 }
 
-/// Creates a snapshot: links its files to the blobs, then writes the record, and last the reference in `refs`.
+/// Creates a snapshot: links its files to the blobs, then writes the record, and finally writes the reference file in
+/// `refs`.
 pub(super) fn install(
     repository: &Path,
     locks: &Path,
@@ -265,7 +267,7 @@ pub(super) fn install(
         return Err(incomplete(&record.repository, &file));
     }
     record.write(repository)?;
-    // A commit is found by the name of its snapshot and needs no reference.
+    // A commit is found by the name of its snapshot and needs no reference file.
     if revision != record.revision {
         let reference = repository.join("refs").join(revision);
         create_parent(&reference)?;
@@ -290,7 +292,8 @@ fn create_link(folder: &Path, path: &str, blob: &Path) -> Result<()> {
         Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e).at("replace", &link),
         _ => {}
     }
-    // Creating a link fails on some file systems, and on Windows without a certain privilege.
+    // Copy the file if it cannot be linked. Linking fails on some file systems, and on Windows without a certain
+    // privilege.
     symlink(&target, &link).or_else(|_| fs::copy(blob, &link).map(drop)).at("create", &link)
 }
 

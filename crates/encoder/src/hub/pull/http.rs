@@ -1,5 +1,5 @@
-//! HTTP requests to the hub, with retries. A request can be stopped at any time. Redirects are followed here and not in
-//! the HTTP library, so that the token is never sent to a different host.
+//! HTTP requests to the hub, with retries. A request can be stopped at any time. This module follows redirects itself,
+//! so that it never sends the token to a different host.
 
 use std::{
     fs,
@@ -22,7 +22,7 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 const READ_TIMEOUT: Duration = Duration::from_secs(30);
 /// Interval at which [`Progress::stopped`] is checked.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
-/// Maximum number of attempts without progress.
+/// Maximum number of consecutive attempts without progress.
 const MAX_ATTEMPTS: u32 = 3;
 const MAX_REDIRECTS: usize = 10;
 /// Maximum size of a text response, in bytes.
@@ -30,7 +30,8 @@ const MAX_TEXT: usize = 32 << 20;
 
 /// Error of a request to the hub.
 pub(super) enum FetchError {
-    /// The hub is unreachable or its response is invalid (with the reason). A retry or another source may succeed.
+    /// The hub is unreachable or its response is invalid. The text is the reason. A retry or a different source may
+    /// succeed.
     Unreachable(String),
     /// Error that neither a retry nor another source can fix.
     Fatal(Error),
@@ -49,21 +50,21 @@ pub(super) struct Client {
     pub(super) token: Option<String>,
 }
 
-/// Head of a response. The body is read in pieces with [`HubResponse::next`].
+/// Response of the hub: its status and headers. [`HubResponse::next`] reads the body in pieces.
 pub(super) struct HubResponse {
     pub(super) status: u16,
     /// Length of the body in bytes; `None` if the hub does not send it.
     pub(super) length: Option<u64>,
-    /// Byte offset in the file at which the body starts. The offset is above 0 if a download is resumed.
+    /// Byte offset in the file at which the body starts; greater than 0 if the response resumes a download.
     pub(super) from: u64,
     headers: HeaderMap,
     pieces: Receiver<Result<Piece, String>>,
 }
 
-/// Part of a response. The thread that makes the request sends it.
+/// Part of a response, sent by the thread that makes the request.
 enum Piece {
     Head(Box<(u16, HeaderMap)>),
-    /// Bytes of the body; empty at its end.
+    /// Bytes of the body. An empty vector marks the end of the body.
     Bytes(Vec<u8>),
 }
 
@@ -94,8 +95,8 @@ impl Client {
         Ok(Client { agent: config.build().new_agent(), endpoint, token: hub.token.clone() })
     }
 
-    /// Requests a text, with retries. Also returns responses with an error status for which a retry does not help, such
-    /// as 404.
+    /// Requests a text, with retries. Returns the response and the bytes of its body. A response is also returned if it
+    /// has an error status that a retry cannot fix, such as 404.
     pub(super) fn text(
         &self,
         url: &str,
@@ -120,7 +121,7 @@ impl Client {
         }
     }
 
-    /// Requests a file once, starting at byte `from`. A temporary error status is returned as
+    /// Requests a file, starting at byte `from`, without retries. A temporary error status is returned as
     /// [`FetchError::Unreachable`].
     pub(super) fn get(
         &self,
@@ -129,7 +130,8 @@ impl Client {
         watch: &mut dyn Progress,
     ) -> Result<HubResponse, FetchError> {
         let (sender, pieces) = sync_channel(16);
-        // A blocking read cannot be stopped. On a separate thread, the caller can stop waiting for it.
+        // A blocking read cannot be stopped, so it runs on a separate thread. The caller can then stop waiting for that
+        // thread.
         let (client, url) = (self.clone(), url.to_owned());
         thread::spawn(move || client.run(&url, from, &sender));
         match wait(&pieces, watch)? {
@@ -150,7 +152,8 @@ impl Client {
         }
     }
 
-    /// Requests a file and sends the response to `to` in pieces. Stops if the receiver of `to` was dropped.
+    /// Requests a file, starting at byte `from`, and sends the response to `to` in pieces. Stops if the receiver of
+    /// `to` was dropped.
     fn run(&self, url: &str, from: u64, to: &SyncSender<Result<Piece, String>>) {
         let response = match self.follow(url, from) {
             Ok(response) => response,
@@ -171,7 +174,7 @@ impl Client {
         }
     }
 
-    /// Requests a file from byte `from` and follows redirects.
+    /// Requests a file, starting at byte `from`, and follows redirects.
     fn follow(&self, url: &str, from: u64) -> Result<Response<Body>, String> {
         let home = origin(url)?;
         let mut url = url.to_owned();
@@ -236,7 +239,7 @@ pub(super) struct Retry {
 }
 
 impl Retry {
-    /// Waits until the next attempt. Returns the error if no attempt is left or a retry cannot help.
+    /// Pauses before the next attempt. Returns the error instead if no attempt is left or a retry cannot fix the error.
     pub(super) fn wait(&mut self, error: FetchError, watch: &mut dyn Progress) -> Result<(), FetchError> {
         self.failed += 1;
         if matches!(error, FetchError::Fatal(_)) || self.failed >= MAX_ATTEMPTS {
@@ -256,7 +259,7 @@ impl Retry {
     }
 }
 
-/// Formats an error without the prefix that ureq adds.
+/// Formats an error without the prefix that ureq adds to I/O errors.
 fn reason(e: &ureq::Error) -> String {
     match e {
         ureq::Error::Io(e) => e.to_string(),
@@ -273,7 +276,7 @@ fn origin(url: &str) -> Result<String, String> {
     }
 }
 
-/// Resolves the target of a redirect.
+/// Resolves the target of a redirect, which can be relative to the URL `base`. Returns a full URL.
 fn join(base: &str, target: &str) -> Result<String, String> {
     if target.starts_with("https://") || target.starts_with("http://") {
         return Ok(target.to_owned());
@@ -295,7 +298,7 @@ fn number(headers: &HeaderMap, name: &str) -> Option<u64> {
     headers.get(name)?.to_str().ok()?.trim().parse().ok()
 }
 
-/// Returns the start of the `content-range`: 100 for `bytes 100-199/200`.
+/// Returns the start of the byte range in the header `content-range`: 100 for `bytes 100-199/200`.
 fn range_start(headers: &HeaderMap) -> Option<u64> {
     let range = headers.get("content-range")?.to_str().ok()?;
     range.trim().strip_prefix("bytes ")?.split('-').next()?.trim().parse().ok()

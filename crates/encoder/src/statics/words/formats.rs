@@ -1,6 +1,6 @@
 //! Parsers for the formats of word vectors. In the text formats, each line contains a word and the elements of its
-//! vector. word2vec's binary format has a header line. After it come the words, each followed by a space and the
-//! little-endian f32 elements of its vector.
+//! vector. word2vec's binary format has a header line, followed by the words. After each word, there are a space and
+//! the little-endian f32 elements of the word's vector.
 
 use std::io::{BufRead, Read};
 
@@ -9,7 +9,7 @@ use turnwise_corpus::lines::{LineError, Lines};
 
 use crate::statics::words::read::{Collector, Header, ends_early, wrong};
 
-/// Hint for a file that has no word vectors, or has them in a different format.
+/// Hint for a file that contains no word vectors in a supported format.
 pub(super) const OTHER_FORMAT: &str = "use a file in GloVe or word2vec format";
 
 /// Maximum length of a line in bytes. A line of this length has space for tens of thousands of numbers.
@@ -83,8 +83,8 @@ fn check_word_count(name: &str, header: Option<Header>, into: &Collector) -> Res
     }
 }
 
-/// Splits a line into the word and the numbers; `None` if the line is invalid. A word may contain spaces (`. . .` in
-/// GloVe's files), unless the text after its last space is a number.
+/// Splits a line into the word and the numbers. Returns `None` if the line is invalid. A word may contain spaces (`. .
+/// .` in GloVe's files), unless the text after its last space is a number.
 pub(super) fn numbers_of(line: &str, columns: usize) -> Option<(&str, Vec<f32>)> {
     let mut word = line.trim_ascii_end();
     let mut numbers = Vec::with_capacity(columns);
@@ -121,7 +121,7 @@ fn explain(name: &str, number: u64, line: &str, columns: usize) -> Error {
 /// Maximum length of a word in bytes. A longer word means that the file has a different format.
 const MAX_WORD_BYTES: u64 = 4096;
 
-/// Reads word2vec's binary format. The header gives the number of words.
+/// Reads word2vec's binary format. The header specifies the number of words.
 pub(super) fn read_binary(
     name: &str,
     mut stream: impl BufRead,
@@ -155,7 +155,7 @@ pub(super) fn read_binary(
         stream.read_exact(&mut bytes).map_err(|e| ends_early(name, &position, &e))?;
         vector.clear();
         vector.extend(bytes.chunks_exact(4).map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]])));
-        // Some writers add a line end after the numbers.
+        // Some writers add a line break after the numbers of a word, so remove the line break before the next word.
         let trimmed = std::str::from_utf8(word.trim_ascii_start());
         if let Some(at) = vector.iter().position(|v| !v.is_finite()) {
             let shown = trimmed.unwrap_or("not UTF-8");

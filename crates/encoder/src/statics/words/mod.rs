@@ -16,10 +16,10 @@ mod formats;
 mod read;
 
 /// Maximum length of a word, in characters, when segmenting text in scripts without spaces, such as Chinese. Longer
-/// entries of a table are not real words; looking for them would only cost time.
+/// entries of a table are ignored. They are not real words, and looking for them would only take time.
 const MAX_LETTERS: usize = 32;
 
-/// Word vectors in file order. Common files are sorted by descending word frequency.
+/// Table of word vectors. The words have the order of the file; most files are sorted by descending word frequency.
 #[derive(Debug, Clone, Default)]
 pub struct WordTable {
     dim: usize,
@@ -53,12 +53,12 @@ impl WordTable {
         }
     }
 
-    /// Width of the vectors.
+    /// Returns the width of the vectors.
     pub fn dim(&self) -> usize {
         self.dim
     }
 
-    /// Number of words.
+    /// Returns the number of words.
     pub fn len(&self) -> usize {
         self.rows.len()
     }
@@ -68,22 +68,22 @@ impl WordTable {
         self.rows.is_empty()
     }
 
-    /// Returns the row of a word; `None` if no word of the table matches exactly.
+    /// Returns the row of a word; `None` if the table does not contain exactly this word.
     pub fn row_of(&self, word: &str) -> Option<u32> {
         self.rows.get(word).copied()
     }
 
-    /// Vector of a row.
+    /// Returns the vector in the given row.
     pub fn vector(&self, row: u32) -> &[f32] {
         &self.vectors[row as usize * self.dim..][..self.dim]
     }
 
-    /// All vectors, in row-major order.
+    /// Returns all vectors, in row-major order.
     pub fn vectors(&self) -> &[f32] {
         &self.vectors
     }
 
-    /// Words in the order of their rows.
+    /// Returns the words in the order of their rows.
     pub fn words(&self) -> Vec<&str> {
         let mut words = vec![""; self.len()];
         self.rows.iter().for_each(|(word, row)| words[*row as usize] = word);
@@ -91,11 +91,11 @@ impl WordTable {
     }
 }
 
-/// Returns the rows of the known words of a text, in order.
+/// Splits a text into words, and returns their row numbers in the table. Words that are not in the table are left out.
 ///
 /// A word is looked up in three forms: as analyzed for search (lower case, without apostrophes), in lower case, and
-/// exactly as written. In a script without spaces, text is segmented greedily. At each letter, the longest matching
-/// word of the table is taken. A letter that starts no word is skipped.
+/// exactly as written. The first form in the table is used. In a script without spaces, text is segmented greedily. At
+/// each letter, the longest matching word of the table is taken. A letter that starts no word is skipped.
 pub(super) fn rows(table: &WordTable, text: &str) -> Vec<u32> {
     let mut rows = Vec::new();
     let mut rest = text;

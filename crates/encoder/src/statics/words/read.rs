@@ -66,7 +66,7 @@ fn read_words_from(
     limit: Option<usize>,
 ) -> Result<(WordTable, WordReading)> {
     let mut head = Vec::new();
-    // A read error is kept until the parser reaches it, so that the message can contain the line.
+    // A read error is kept until the parser reaches it, so that the message can name the line.
     let error = (&mut stream).take(HEAD_BYTES as u64).read_to_end(&mut head).err();
     if head.iter().all(u8::is_ascii_whitespace) {
         if let Some(e) = error {
@@ -93,7 +93,8 @@ fn read_words_from(
     Ok((table, reading))
 }
 
-/// The rest of a stream after format detection. If the detection met a read error, the first read returns that error.
+/// The rest of a stream after format detection. If a read error occurred during the detection, the first read returns
+/// that error.
 struct FailingReader<R> {
     error: Option<std::io::Error>,
     stream: R,
@@ -135,8 +136,8 @@ fn two_counts(line: &[u8]) -> Option<(u64, u64)> {
     fields.next().is_none().then_some(counts)
 }
 
-/// Returns true if the data is text. A first line that can be parsed is text. Otherwise, control characters or
-/// invalid UTF-8 mean that the data is binary.
+/// Returns true if `rest`, the data after the header line, is text. If its first line can be parsed, the data is text.
+/// Otherwise, the data is binary if it contains control characters or invalid UTF-8.
 fn is_text(rest: &[u8], columns: usize) -> bool {
     let end = memchr::memchr(b'\n', rest).unwrap_or(rest.len());
     let readable =
@@ -166,7 +167,7 @@ impl Collector {
             self.table = WordTable::new(vector.len());
         }
         self.reading.words += 1;
-        // A word with a line end cannot be saved in `words.txt`, and is never looked up.
+        // A word with a line break cannot be saved in `words.txt`, and is never looked up.
         match word.filter(|w| !w.contains('\n')) {
             None => self.reading.not_utf8 += 1,
             Some(word) if self.table.push(word, vector) => {}
