@@ -51,8 +51,8 @@ impl CpuEngine {
         Ok(engine)
     }
 
-    /// Creates an engine for a SIMD level. Panics if the processor does not support the level. Returns an error if the
-    /// sizes in the network are inconsistent.
+    /// Creates an engine for a SIMD level. Panics if the processor does not support the level. Returns an error for
+    /// f16, or if the sizes in the network are inconsistent.
     pub(super) fn at(network: &Network, precision: Precision, level: SimdLevel) -> Result<Self> {
         fn pack<S: Simd>(network: &Network, precision: Precision) -> Result<Vec<PackedLayer>> {
             network

@@ -27,8 +27,8 @@ pub fn exp(x: f32) -> f32 {
     let x = if x < 87.0 { x } else { 87.0 };
     let x = if x > -87.0 { x } else { -87.0 };
     let whole = (x * std::f32::consts::LOG2_E + ROUND) - ROUND;
-    // ln 2 is split into two constants. The first constant has so few significant bits that its product with `whole` is
-    // exact.
+    // ln 2 is split into two constants. The first constant, 0.6933594, has so few significant bits that its product
+    // with `whole` is exact.
     let rest = (x - whole * 0.693_359_4) + whole * 2.121_944_4e-4;
     exp2(rest * std::f32::consts::LOG2_E) * f32::from_bits(((whole as i32 + 127) << 23) as u32)
 }
