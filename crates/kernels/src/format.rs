@@ -48,7 +48,7 @@ impl<S: Simd> Format<S> for F32 {
         stride: usize,
         right: *const u32,
     ) {
-        // SAFETY: the caller guarantees a unit of each row and `V` vectors.
+        // SAFETY: the caller guarantees that one unit of each row and `V` vectors of columns are readable.
         unsafe {
             let mut columns = [S::splat(0.0); V];
             for (v, column) in columns.iter_mut().enumerate() {
@@ -88,7 +88,7 @@ impl<S: Simd> Format<S> for Bf16 {
         stride: usize,
         right: *const u32,
     ) {
-        // SAFETY: the caller guarantees the units of each row and `V` vectors.
+        // SAFETY: the caller guarantees that `LEFT` units of each row and `V` vectors of columns are readable.
         unsafe {
             let mut columns = [S::izero(); V];
             for (v, column) in columns.iter_mut().enumerate() {
@@ -141,7 +141,7 @@ impl<S: Simd> Format<S> for Int16 {
         stride: usize,
         right: *const u32,
     ) {
-        // SAFETY: the caller guarantees a unit of each row and `V` vectors.
+        // SAFETY: the caller guarantees that one unit of each row and `V` vectors of columns are readable.
         unsafe {
             let mut columns = [S::izero(); V];
             for (v, column) in columns.iter_mut().enumerate() {
@@ -188,7 +188,8 @@ impl<S: Simd> Format<S> for Int8 {
         stride: usize,
         right: *const u32,
     ) {
-        // SAFETY: the caller guarantees `BYTE_CHAIN` units of each row and `BYTE_CHAIN · V` vectors.
+        // SAFETY: the caller guarantees that `BYTE_CHAIN` units of each row and `BYTE_CHAIN · V` vectors of columns are
+        // readable.
         unsafe {
             let mut chains = [[None; V]; M];
             for link in 0..S::BYTE_CHAIN {

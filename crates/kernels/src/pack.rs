@@ -285,7 +285,7 @@ impl Buffer {
 
 /// Reinterprets floats as 32-bit units.
 pub(super) fn units(numbers: &[f32]) -> &[u32] {
-    // SAFETY: both are plain numbers of the same size and alignment.
+    // SAFETY: `f32` and `u32` are plain number types of the same size and alignment.
     unsafe { std::slice::from_raw_parts(numbers.as_ptr().cast(), numbers.len()) }
 }
 

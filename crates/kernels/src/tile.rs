@@ -56,10 +56,10 @@ impl<S: Simd> Epilogue<S> for ColumnBias {
 #[derive(Clone, Copy)]
 pub(super) struct Dequantize {
     pub rows: *const f32,
-    /// Zero point of each row: the value that code 0 represents.
+    /// Pointer to the zero point of each row, the value that code 0 represents.
     pub lows: *const f32,
     pub columns: *const f32,
-    /// Sum of the dequantized weights of each column.
+    /// Pointer to the sums of the dequantized weights, one sum per column.
     pub weights: *const f32,
     pub bias: *const f32,
 }

@@ -7,7 +7,7 @@ use crate::{Error, Result, codes::sample_evenly};
 /// Maximum number of dimensions. With more, products of 8-bit codes would not be exact in f32.
 pub(crate) const MAX_DIM: usize = 1040;
 
-/// Number format of the original vectors in a graph file, from which exact scores are computed.
+/// Number format of the original vectors in a graph file. Exact scores are computed from these vectors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum VectorFormat {
     /// 32-bit floats.

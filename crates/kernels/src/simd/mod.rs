@@ -129,7 +129,7 @@ pub(super) struct Squares {
     pub ahead: *const u32,
 }
 
-/// Number of cache lines that a step prefetches for each plane.
+/// Number of cache lines per plane that each step of a product of AMX tiles prefetches.
 pub(super) const LINES_AHEAD: usize = 4;
 
 /// SIMD level: vectors of 32-bit lanes and their operations.

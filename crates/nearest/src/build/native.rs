@@ -1,8 +1,8 @@
 //! Native HNSW builder. The graph does not depend on the number of threads.
 //!
-//! Nodes are inserted in batches, the highest levels first. For all nodes of a batch, neighbors are searched in
-//! parallel, in the graph without this batch. Then the lists of these neighbors are updated in parallel. No locks are
-//! needed.
+//! Nodes are inserted in batches, the nodes of the highest levels first. For all nodes of a batch, neighbors are
+//! searched in parallel, in the graph without this batch. Then the lists of these neighbors are updated in parallel. No
+//! locks are needed.
 
 use rayon::prelude::*;
 
@@ -123,8 +123,9 @@ impl NativeBuilder<'_> {
         Lists { flat: &self.links[level].flat, width: self.links[level].width }
     }
 
-    /// Chooses at most `most` neighbors of a node from `candidates`, which are sorted by distance from the node. Skips
-    /// a candidate that is nearer to a chosen neighbor than to the node, so that neighbors are in different directions.
+    /// Replaces `chosen` with at most `most` neighbors of a node. Chooses them from `candidates`, which are sorted by
+    /// distance from the node. Skips a candidate that is nearer to a chosen neighbor than to the node, so that
+    /// neighbors are in different directions.
     ///
     /// The distances in `candidates` do not include the squared norm of the node, which is `own`.
     #[inline(always)]
