@@ -71,7 +71,8 @@ impl PackedLayer {
         let (mut weight, mut bias) = (vec![0.0; 3 * width * h], vec![0.0; 3 * width]);
         let scale = 1.0 / (size as f64).sqrt();
         for (part, linear) in [&layer.query, &layer.key, &layer.value].into_iter().enumerate() {
-            // The query weights include the scale of the scores, the inverse square root of the head size.
+            // The query weights are multiplied by the scale of the scores, which is the inverse square root of the head
+            // size.
             let scaled = |x: &f32| if part == 0 { (f64::from(*x) * scale) as f32 } else { *x };
             for i in 0..h {
                 let to = part * width + place(i);

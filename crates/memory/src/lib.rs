@@ -110,8 +110,8 @@ impl BlockCache {
     }
 }
 
-/// Returns the layout to allocate for a requested layout. For a cacheable layout, the size is rounded up to a size
-/// class, and the alignment is [`ALIGNED`]. Other layouts are unchanged.
+/// Returns the layout that is actually allocated for a requested layout. For a cacheable layout, the size is rounded up
+/// to a size class, and the alignment is [`ALIGNED`]. Other layouts are unchanged.
 fn actual_layout(layout: Layout) -> Layout {
     if !is_cacheable(layout) {
         return layout;

@@ -163,8 +163,9 @@ impl Codes {
     }
 }
 
-/// Task that computes the distance between two rows of codes, which is never negative. If `norms` is given, this is the
-/// squared Euclidean distance. Otherwise, it is the largest possible inner product minus the inner product of the rows.
+/// Task that computes the distance between two rows of codes. The distance is never negative. If `norms` is given, this
+/// is the squared Euclidean distance. Otherwise, it is the largest possible inner product minus the inner product of
+/// the rows.
 pub(crate) struct PairDistance<'a> {
     pub(crate) a: &'a [u8],
     /// 128 times the sum of the signed codes of `a`.

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use crate::{Error, Result, codes::sample_evenly};
 
-/// Maximum number of dimensions. With more, products of 8-bit codes would not be exact in f32.
+/// Maximum number of dimensions. With more dimensions, dot products of 8-bit codes would not be exact in f32.
 pub(crate) const MAX_DIM: usize = 1040;
 
 /// Number format of the original vectors in a graph file. Exact scores are computed from these vectors.

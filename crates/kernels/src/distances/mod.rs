@@ -59,7 +59,7 @@ pub trait Task {
     fn run<D: Distances>(self) -> Self::Output;
 }
 
-/// SIMD level that tasks run with. It is always a level that this processor supports.
+/// SIMD level at which tasks run. It is always a level that this processor supports.
 #[derive(Debug, Clone, Copy)]
 pub struct Dispatch(SimdLevel);
 

@@ -87,8 +87,8 @@ pub(super) enum Squared {
     Bf16,
     /// Four bytes per unit, unsigned in the left operand and signed in the right one. Sums are 32-bit integers.
     Bytes,
-    /// f32 elements, split into sums of three bf16 terms: the rounded element, the rounded remainder, and the rest.
-    /// Each term is stored in a separate AMX tile (a plane), with two elements per unit. Of the nine products of
+    /// f32 elements, each split into a sum of three bf16 terms: the rounded element, the rounded remainder, and the
+    /// rest. Each term is stored in a separate AMX tile (a plane), with two elements per unit. Of the nine products of
     /// planes, the six that affect an f32 result are summed.
     Thirds,
 }

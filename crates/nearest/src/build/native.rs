@@ -228,7 +228,7 @@ struct AddNeighbors<'a> {
     builder: &'a NativeBuilder<'a>,
     level: usize,
     node: u32,
-    /// Pairs of `node` and a new node that has `node` as a neighbor.
+    /// Pairs of `node` and a new node that chose `node` as a neighbor.
     others: &'a [(u32, u32)],
     scratch: &'a mut Scratch,
 }
