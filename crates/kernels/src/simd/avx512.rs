@@ -52,15 +52,15 @@ impl<const VNNI: bool, const BF16: bool, const AMX: bool> Simd for Avx512<VNNI, 
     const SQUARES: bool = AMX;
 
     unsafe fn begin_squares() {
-        // SAFETY: the caller guarantees AMX.
+        // SAFETY: the caller guarantees that AMX is available.
         unsafe { amx::begin() }
     }
     unsafe fn end_squares() {
-        // SAFETY: the caller guarantees AMX.
+        // SAFETY: the caller guarantees that AMX is available.
         unsafe { amx::end() }
     }
     unsafe fn squares<const TWO: bool>(numbers: Squared, squares: Squares) {
-        // SAFETY: the caller guarantees AMX and the pointers.
+        // SAFETY: the caller guarantees that AMX is available and that the pointers are valid.
         unsafe { amx::multiply::<TWO>(numbers, squares) }
     }
 

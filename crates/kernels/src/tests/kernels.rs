@@ -46,7 +46,7 @@ fn compute<S: Simd>(precision: Precision, case: &Case) -> (Vec<f32>, Vec<f64>) {
     }
     let mut buffers = CodeBuffers::default();
     let mut out = vec![f32::NAN; rows * packed.outputs];
-    // SAFETY: the level is available, and the team has one thread.
+    // SAFETY: the processor supports the level, and the team has one thread.
     let scales: Vec<f64> = unsafe {
         let left = buffers.prepare::<S>(precision, &padded, rows, (stride, stride));
         let to = Out { numbers: &mut out, rows, stride: packed.outputs };
@@ -166,7 +166,7 @@ fn ranges_are_split_evenly_into_few_parts() {
 fn activated<S: Simd>(activation: Activation, numbers: &[f32]) -> Vec<f32> {
     let mut numbers = numbers.to_vec();
     let columns = numbers.len();
-    // SAFETY: the level is available; the row has `columns` numbers.
+    // SAFETY: the processor supports the level; the row has `columns` numbers.
     unsafe { S::enter(Activate { out: (numbers.as_mut_ptr(), columns), rows: 1, columns, activation }) };
     numbers
 }
@@ -187,7 +187,7 @@ impl<S: Simd> Kernel<S> for Exp<'_> {
 
 fn exponentials<S: Simd>(numbers: &[f32]) -> Vec<f32> {
     let mut numbers = numbers.to_vec();
-    // SAFETY: the level is available.
+    // SAFETY: the processor supports the level.
     unsafe { S::enter(Exp(&mut numbers)) };
     numbers
 }
@@ -226,7 +226,7 @@ fn activations_agree_with_the_reference() {
 
 fn normed<S: Simd>(x: &[f32], y: Option<&[f32]>, stride: usize, norm: &PaddedNorm) -> Vec<f32> {
     let mut x = x.to_vec();
-    // SAFETY: the level is available.
+    // SAFETY: the processor supports the level.
     unsafe { AddNorm { x: &mut x, y, stride, norm }.run::<S>() };
     x
 }
