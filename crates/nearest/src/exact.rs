@@ -21,8 +21,8 @@ pub struct Scorer {
 }
 
 impl Scorer {
-    /// Creates a scorer for a query. Returns `None` for a zero query if the metric is the cosine, and an error if a number
-    /// of the query is not finite.
+    /// Creates a scorer for a query. Returns `None` for a zero query if the metric is the cosine. Returns an error if a
+    /// number of the query is not finite.
     pub fn new(metric: Metric, query: &[f32]) -> Result<Option<Self>> {
         let mut prepared_query = Vec::new();
         let usable = prepare_vector(metric, query.len(), query, &mut prepared_query);
@@ -31,8 +31,8 @@ impl Scorer {
         Ok(usable.then_some(Scorer { metric, query: prepared_query, vector: Vec::new(), level }))
     }
 
-    /// Returns the score of a vector; `None` for a zero vector if the metric is the cosine. Returns an error if the vector
-    /// and the query differ in length, or if a number is not finite.
+    /// Returns the score of a vector, or `None` for a zero vector if the metric is the cosine. Returns an error if the
+    /// vector and the query differ in length, or if a number is not finite.
     pub fn score(&mut self, vector: &[f32]) -> Result<Option<f32>> {
         let Scorer { metric, query, vector: prepared, level } = self;
         let usable = prepare_vector(*metric, query.len(), vector, prepared).map_err(Error::input)?;
