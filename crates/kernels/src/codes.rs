@@ -17,22 +17,23 @@ pub(super) struct CodeBuffers {
 /// Left operand of a matrix product: activations in the number format of the weights.
 #[derive(Clone, Copy)]
 pub(super) struct Left<'a> {
-    /// Rows of 32-bit units.
+    /// Rows of 32-bit units, which hold the activations.
     pub units: &'a [u32],
     /// Row stride, in units.
     pub stride: usize,
-    /// Scale of each row: the difference between the values of two consecutive codes. Not used for floats.
+    /// Scale of each row: the difference between the values of two consecutive codes. Not used if the units are floats.
     pub scales: &'a [f32],
-    /// Zero point of each row: the value that code 0 represents. Not used for floats.
+    /// Zero point of each row: the value that code 0 represents. Not used if the units are floats.
     pub lows: &'a [f32],
 }
 
 impl CodeBuffers {
-    /// Converts `rows` rows of `width` elements, with row stride `stride`, for a product with weights of `precision`.
+    /// Converts `rows` rows of `x` for a product with weights of the given precision, and returns the converted rows.
+    /// Each row has `width` elements, and the row stride is `stride`.
     ///
     /// # Safety
     ///
-    /// The processor has the features of `S`.
+    /// The processor must have the features of `S`.
     pub unsafe fn prepare<'a, S: Simd>(
         &'a mut self,
         precision: Precision,
@@ -56,7 +57,8 @@ impl CodeBuffers {
         self.lows.reserve::<f32>(rows);
         let (scales, lows) = (&mut self.scales.of_mut()[..rows], &mut self.lows.of_mut()[..rows]);
         let from = Source { x, width, stride, layout };
-        // SAFETY: the caller guarantees the features; `codes`, `scales` and `lows` are large enough for `rows` rows.
+        // SAFETY: the caller guarantees the processor features; `codes`, `scales` and `lows` are large enough for
+        // `rows` rows.
         unsafe {
             match precision {
                 Precision::Int16 => {
@@ -85,11 +87,11 @@ impl CodeBuffers {
 /// Memory layout of the codes in a buffer.
 #[derive(Clone, Copy)]
 struct Layout {
-    /// Units per row.
+    /// Number of 32-bit units per row.
     row: usize,
-    /// Elements per unit.
+    /// Number of elements per 32-bit unit.
     in_unit: usize,
-    /// True if the layout is that of squares (AMX tiles): the lines (64-byte blocks) of 16 rows are interleaved.
+    /// True if the codes are in AMX tiles: the lines (64-byte blocks) of each group of 16 rows are interleaved.
     squares: bool,
     /// Binary logarithm of the number of elements per line.
     line: u32,
@@ -97,7 +99,7 @@ struct Layout {
     next_line: usize,
     /// Stride between the planes of an element (see [`Squared::planes`]), in elements.
     next_plane: usize,
-    /// True if rows contain padding.
+    /// True if rows contain padding, which must be zero.
     gaps: bool,
 }
 
@@ -123,8 +125,8 @@ impl Layout {
         }
     }
 
-    /// Returns the number of units in `rows` rows, rounded up to whole squares (AMX tiles). The added rows may hold
-    /// arbitrary data, because their results are not used.
+    /// Returns the number of 32-bit units in `rows` rows. For AMX tiles, the number of rows is rounded up to whole
+    /// tiles. The added rows may hold arbitrary data, because their results are not used.
     fn units(&self, rows: usize) -> usize {
         self.row * if self.squares { rows.next_multiple_of(SIDE) } else { rows }
     }

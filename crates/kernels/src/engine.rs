@@ -1,4 +1,4 @@
-//! The inference engine: embedding lookup, and a packed network that runs on the CPU.
+//! Inference engine: looks up embeddings, and runs a network with packed weights on the CPU.
 
 use std::sync::Mutex;
 
@@ -16,13 +16,13 @@ use crate::{
 
 /// CPU inference engine for a network.
 ///
-/// By default a batch is computed on the calling thread. To use more threads, call the engine from several threads,
-/// or set [`Batch::threads`] to share one batch among rayon's threads. The other sequences in a batch do not change
-/// the result of a sequence, not even in the last bit.
+/// By default a batch is computed on the calling thread. To use more threads, call the engine from several threads, or
+/// set [`Batch::threads`] to share one batch among rayon's threads. The result of a sequence does not depend on the
+/// other sequences in its batch, not even in the last bit.
 pub struct CpuEngine {
     precision: Precision,
     level: SimdLevel,
-    /// Levels faster than `level` that failed the self-test.
+    /// SIMD levels that are faster than `level` but failed the self-test.
     failed: Vec<SimdLevel>,
     hidden: usize,
     embedder: Embedder,
@@ -35,7 +35,7 @@ pub struct CpuEngine {
 }
 
 impl CpuEngine {
-    /// Packs the weights of a network for a precision and a SIMD level.
+    /// Creates an engine: packs the weights of a network for a precision and a SIMD level.
     ///
     /// Returns an error for f16, for an unknown or unsupported SIMD level, and for a network with inconsistent sizes.
     pub fn new(network: &Network, precision: Precision, simd: SimdChoice) -> Result<Self> {
@@ -51,7 +51,8 @@ impl CpuEngine {
         Ok(engine)
     }
 
-    /// Packs a network for a SIMD level that this processor supports.
+    /// Creates an engine for a SIMD level. Panics if the processor does not support the level. Returns an error for
+    /// f16, or if the sizes in the network are inconsistent.
     pub(super) fn at(network: &Network, precision: Precision, level: SimdLevel) -> Result<Self> {
         fn pack<S: Simd>(network: &Network, precision: Precision) -> Result<Vec<PackedLayer>> {
             network
@@ -94,11 +95,12 @@ impl CpuEngine {
     }
 }
 
-/// Embeds the batch and runs the layers, up to the last one in `layers`.
+/// Computes the embeddings of a batch and runs the network up to the last layer in `layers`. Passes the hidden states
+/// after each layer in `layers` to `take`.
 ///
 /// # Safety
 ///
-/// The processor has the features of `S`, for which the engine was packed.
+/// The processor must have the features of `S`, and the engine must be packed for `S`.
 unsafe fn run<S: Simd>(
     engine: &CpuEngine,
     batch: &Batch,
@@ -116,13 +118,13 @@ unsafe fn run<S: Simd>(
         start += sequence.len();
     }
     let x = &mut workspace.x.of_mut()[..tokens * stride];
-    // SAFETY: the caller guarantees the features.
+    // SAFETY: the caller guarantees the processor features.
     unsafe { AddNorm { x, y: None, stride, norm: &engine.norm }.run::<S::Base>() };
     let mut wanted = layers.iter().copied().peekable();
     for done in 0..=engine.layers.len() {
         if done > 0 {
             let lengths = batch.sequences.iter().map(|s| s.len());
-            // SAFETY: the caller guarantees the features.
+            // SAFETY: the caller guarantees the processor features.
             unsafe { engine.layers[done - 1].run::<S>(workspace, lengths, tokens, team) };
         }
         if wanted.next_if_eq(&done).is_some() {
@@ -134,7 +136,7 @@ unsafe fn run<S: Simd>(
     }
 }
 
-/// Passes the hidden states to `take`, without the padding of the rows.
+/// Passes the hidden states of all tokens to `take`, without the padding of the rows.
 fn hand_out(engine: &CpuEngine, workspace: &Workspace, tokens: usize, take: &mut dyn FnMut(&[f32])) {
     let (stride, hidden) = (engine.norm.weight.len(), engine.hidden);
     let x = &workspace.x.of::<f32>()[..tokens * stride];
@@ -217,7 +219,7 @@ impl CpuEngine {
 
     /// Returns the recommended number of tokens per batch for high throughput.
     pub fn best_batch(&self) -> usize {
-        // The hidden states of this many tokens stay in the core's cache while the weights stream through it.
+        // The hidden states of this number of tokens stay in the core's cache while the weights stream through it.
         256
     }
 
@@ -232,7 +234,7 @@ impl CpuEngine {
     }
 }
 
-/// The embedding tables of a network.
+/// Embedding tables of a network, for the lookup of tokens.
 pub(super) struct Embedder {
     shape: Shape,
     words: Table,
@@ -240,7 +242,7 @@ pub(super) struct Embedder {
     extra: [Extra; 3],
 }
 
-/// An optional embedding table, and the ids of a sequence that select its rows.
+/// Optional embedding table, and the function that returns the ids by which the rows of the table are selected.
 struct Extra {
     /// Name of the ids in error messages, such as `segment`.
     what: &'static str,

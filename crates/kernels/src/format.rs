@@ -7,25 +7,27 @@ pub(super) trait Format<S: Simd>: 'static {
     /// Vector of accumulators.
     type Sum: Copy;
 
-    /// Rows of a tile.
+    /// Number of rows of a tile.
     const ROWS: usize = S::ROWS;
-    /// Maximum number of units of a column per block. With this limit, a panel of columns fits into the L1 cache.
+    /// Maximum number of 32-bit units of a column that are multiplied at a time. With this limit, a panel of columns
+    /// fits into the L1 cache.
     const DEPTH: usize = 384;
     /// Number of units that one step reads from each row of the left operand.
     const LEFT: usize = 1;
     /// Number of units that one step reads from each column of the right operand.
     const RIGHT: usize = 1;
 
-    /// Returns accumulators that are zero.
+    /// Returns a vector of accumulators that are zero.
     unsafe fn zero() -> Self::Sum;
-    /// Adds the products of one step for `M` rows that are `stride` units apart and `V` vectors of columns.
+    /// Multiplies `M` rows by `V` vectors of columns for one step, and adds the products to `sums`. The rows are
+    /// `stride` units apart.
     unsafe fn step<const M: usize, const V: usize>(
         sums: &mut [[Self::Sum; V]; M],
         left: *const u32,
         stride: usize,
         right: *const u32,
     );
-    /// Converts sums to floats.
+    /// Converts a vector of sums to floats.
     unsafe fn value(sum: Self::Sum) -> S::F32;
     /// Reads partial sums that `store` has written.
     unsafe fn load(from: *const f32) -> Self::Sum;
@@ -46,7 +48,7 @@ impl<S: Simd> Format<S> for F32 {
         stride: usize,
         right: *const u32,
     ) {
-        // SAFETY: the caller guarantees a unit of each row and `V` vectors.
+        // SAFETY: the caller guarantees that one unit of each row and `V` vectors of columns are readable.
         unsafe {
             let mut columns = [S::splat(0.0); V];
             for (v, column) in columns.iter_mut().enumerate() {
@@ -75,7 +77,7 @@ pub(super) struct Bf16;
 impl<S: Simd> Format<S> for Bf16 {
     type Sum = S::F32;
 
-    // Columns that are widened to f32 need twice as many registers.
+    // Columns that are widened to f32 need twice as many registers, so tiles have fewer rows.
     const ROWS: usize = if S::BF16 { S::ROWS } else { S::ROWS * 2 / 3 };
     const LEFT: usize = if S::BF16 { 1 } else { 2 };
 
@@ -86,7 +88,7 @@ impl<S: Simd> Format<S> for Bf16 {
         stride: usize,
         right: *const u32,
     ) {
-        // SAFETY: the caller guarantees the units of each row and `V` vectors.
+        // SAFETY: the caller guarantees that `LEFT` units of each row and `V` vectors of columns are readable.
         unsafe {
             let mut columns = [S::izero(); V];
             for (v, column) in columns.iter_mut().enumerate() {
@@ -139,7 +141,7 @@ impl<S: Simd> Format<S> for Int16 {
         stride: usize,
         right: *const u32,
     ) {
-        // SAFETY: the caller guarantees a unit of each row and `V` vectors.
+        // SAFETY: the caller guarantees that one unit of each row and `V` vectors of columns are readable.
         unsafe {
             let mut columns = [S::izero(); V];
             for (v, column) in columns.iter_mut().enumerate() {
@@ -147,7 +149,8 @@ impl<S: Simd> Format<S> for Int16 {
             }
             for (m, sums) in sums.iter_mut().enumerate() {
                 let pair = S::spread(left.add(m * stride));
-                // All products first, then all sums. This hides more latency than alternating.
+                // Computes all products first, then all sums. This hides more latency than alternating products and
+                // sums.
                 let mut products = [S::izero(); V];
                 for v in 0..V {
                     products[v] = S::begin_shorts(sums[v], pair, columns[v]);
@@ -185,7 +188,8 @@ impl<S: Simd> Format<S> for Int8 {
         stride: usize,
         right: *const u32,
     ) {
-        // SAFETY: the caller guarantees `BYTE_CHAIN` units of each row and `BYTE_CHAIN · V` vectors.
+        // SAFETY: the caller guarantees that `BYTE_CHAIN` units of each row and `BYTE_CHAIN · V` vectors of columns are
+        // readable.
         unsafe {
             let mut chains = [[None; V]; M];
             for link in 0..S::BYTE_CHAIN {

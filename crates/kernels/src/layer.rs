@@ -1,5 +1,5 @@
-//! Transformer layer with packed weights. Each attention head starts at a SIMD vector boundary. Also the layer norm of a
-//! residual sum.
+//! Transformer layer with packed weights, and the layer norm of a residual sum. The attention heads are padded, so that
+//! each head starts at a SIMD vector boundary.
 
 use turnwise_core::Result;
 
@@ -17,7 +17,7 @@ use crate::{
 /// Number of tokens per block in the feed-forward sublayer. The intermediate states of a block stay in the cache.
 const FEED_BLOCK: usize = 256;
 
-/// A transformer layer with packed weights.
+/// Transformer layer with packed weights.
 pub(super) struct PackedLayer {
     heads: Heads,
     activation: Activation,
@@ -39,11 +39,11 @@ pub(super) struct Workspace {
     context: Buffer,
     inner: Buffer,
     codes: CodeBuffers,
-    /// One workspace for each group of heads that is computed separately.
+    /// Attention workspaces: one for each group of heads that is computed separately.
     heads: Vec<HeadWorkspace>,
 }
 
-/// Pads the parameters of a layer norm with zeros to a multiple of [`GRAIN`].
+/// Returns the parameters of a layer norm, padded with zeros to a multiple of [`GRAIN`].
 pub(super) fn padded_norm(norm: &Norm, shape: &Shape) -> PaddedNorm {
     let fill = |numbers: &[f32]| {
         let mut numbers = numbers.to_vec();
@@ -64,14 +64,15 @@ impl PackedLayer {
         let (h, size) = (shape.hidden, shape.hidden / shape.heads);
         let squares = Heads::in_squares(Packed::squared::<S>(precision));
         let heads = Heads { count: shape.heads, stride: size.next_multiple_of(GRAIN), squares };
-        // Converts a row number of the concatenated heads to a row number with padding after each head.
+        // Converts a row number without padding of the heads to a row number with padding after each head.
         let place = |i: usize| i / size * heads.stride + i % size;
         let width = heads.width();
 
         let (mut weight, mut bias) = (vec![0.0; 3 * width * h], vec![0.0; 3 * width]);
         let scale = 1.0 / (size as f64).sqrt();
         for (part, linear) in [&layer.query, &layer.key, &layer.value].into_iter().enumerate() {
-            // The query weights include the scale of the scores, the inverse square root of the head size.
+            // The query weights are multiplied by the scale of the scores, which is the inverse square root of the head
+            // size.
             let scaled = |x: &f32| if part == 0 { (f64::from(*x) * scale) as f32 } else { *x };
             for i in 0..h {
                 let to = part * width + place(i);
@@ -101,11 +102,12 @@ impl PackedLayer {
         })
     }
 
-    /// Applies the layer to the hidden states in `workspace.x`. `lengths` holds the sequence lengths.
+    /// Applies the layer to the hidden states in `workspace.x`, in place. `lengths` holds the number of tokens of each
+    /// sequence, and `tokens` is their sum.
     ///
     /// # Safety
     ///
-    /// The processor has the features of `S`, for which the layer was packed.
+    /// The processor must have the features of `S`, and the layer must be packed for `S`.
     pub unsafe fn run<S: Simd>(
         &self,
         workspace: &mut Workspace,
@@ -121,7 +123,7 @@ impl PackedLayer {
         y.reserve::<f32>(tokens * h);
         let (projected, context) = (projected.of_mut::<f32>(), context.of_mut::<f32>());
         let (x, y) = (&mut x.of_mut::<f32>()[..tokens * h], &mut y.of_mut::<f32>()[..tokens * h]);
-        // SAFETY: the caller guarantees the features; the callees check the lengths.
+        // SAFETY: the caller guarantees the processor features; the called functions check the lengths.
         unsafe {
             linear::<S>(&self.projection, codes, (x, h), tokens, (projected, three), None, team);
             let mut start = 0;
@@ -131,8 +133,8 @@ impl PackedLayer {
             }
             linear::<S>(&self.attention_output, codes, (context, width), tokens, (y, h), None, team);
             AddNorm { x, y: Some(y), stride: h, norm: &self.attention_norm }.run::<S::Base>();
-            // One extra cache line per row. With a row stride of a power of two, the rows would evict each other from
-            // the cache.
+            // Each row gets one extra cache line. If the row stride were a power of two, the rows would evict each
+            // other from the cache.
             let middle = self.intermediate.outputs + GRAIN;
             inner.reserve::<f32>(FEED_BLOCK.min(tokens) * middle);
             let inner = inner.of_mut::<f32>();
@@ -155,11 +157,11 @@ impl PackedLayer {
     }
 }
 
-/// Computes `out = activation(x · weights + bias)`. Each matrix is given with its row stride.
+/// Writes `activation(x · weights + bias)` to `numbers`. `x` and `numbers` come with their row strides.
 ///
 /// # Safety
 ///
-/// The processor has the features of `S`, for which the weights were packed.
+/// The processor must have the features of `S`, and the weights must be packed for `S`.
 unsafe fn linear<S: Simd>(
     weights: &Packed,
     codes: &mut CodeBuffers,
@@ -169,7 +171,7 @@ unsafe fn linear<S: Simd>(
     activation: Option<Activation>,
     team: &Team,
 ) {
-    // SAFETY: the caller guarantees the features.
+    // SAFETY: the caller guarantees the processor features.
     unsafe {
         let left = codes.prepare::<S>(weights.precision, x, rows, (weights.inputs, x_stride));
         product::<S>(left, weights, Out { numbers, rows, stride }, activation, team);
@@ -186,13 +188,13 @@ pub(super) struct PaddedNorm {
     pub epsilon: f32,
 }
 
-/// Kernel for `x = norm(x + y)`, row by row.
+/// Kernel that computes `x = norm(x + y)`, row by row.
 pub(super) struct AddNorm<'a> {
     /// Rows to normalize in place.
     pub x: &'a mut [f32],
     /// Rows to add to `x` before the normalization, if any.
     pub y: Option<&'a [f32]>,
-    /// Row stride; a multiple of the number of lanes.
+    /// Row stride of `x` and `y`; a multiple of the number of lanes.
     pub stride: usize,
     pub norm: &'a PaddedNorm,
 }
@@ -202,13 +204,13 @@ impl AddNorm<'_> {
     ///
     /// # Safety
     ///
-    /// The processor has the features of `S`.
+    /// The processor must have the features of `S`.
     pub unsafe fn run<S: Simd>(self) {
         assert!(self.stride.is_multiple_of(S::LANES) && self.x.len().is_multiple_of(self.stride));
         assert!(self.y.is_none_or(|y| y.len() >= self.x.len()));
         assert!(self.norm.width <= self.stride);
         assert!(self.norm.weight.len() >= self.stride && self.norm.bias.len() >= self.stride);
-        // SAFETY: the caller guarantees the features; the asserts check the lengths.
+        // SAFETY: the caller guarantees the processor features; the asserts check the lengths.
         unsafe { S::enter(self) }
     }
 }

@@ -3,11 +3,12 @@
 //!
 //! A [`Network`] holds the parameters of an encoder. A [`CpuEngine`] runs it over a [`Batch`] of token ids. The tokens
 //! of a batch are concatenated without padding. A linear layer is a matrix product (GEMM) over the tokens of all
-//! sequences (`product`). Attention runs for each sequence separately.
+//! sequences (module `product`). Attention runs for each sequence separately.
 //!
 //! When a network is loaded, its weights are converted to the chosen precision and packed in the order in which the
-//! kernels read them (`pack`). Each kernel is written once, generic over `simd::Simd`, and is compiled for every SIMD
-//! level. The level is chosen at run time: by default, the fastest level that passes a self-test (`precision`).
+//! kernels read them (module `pack`). Each kernel is written once, generic over `simd::Simd`, and is compiled for every
+//! SIMD level. The level is chosen at run time: by default, the fastest level that passes a self-test (module
+//! [`precision`]).
 //!
 //! The kernels are a separate crate to keep builds fast: they take most of the compile time and seldom change.
 //!
@@ -30,7 +31,7 @@
 //! # Ok::<(), turnwise_core::Error>(())
 //! ```
 
-// The loops of a tile index several arrays with one index. An iterator over one of them would be harder to read.
+// The loops over a tile index several arrays with the same index. Iterators would be harder to read.
 #![allow(clippy::needless_range_loop)]
 
 mod attention;

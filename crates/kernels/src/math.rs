@@ -20,13 +20,13 @@ pub(super) const TAIL: [f32; 10] = [
     -2.595_554_6e-7,
 ];
 
-/// Evaluates a polynomial; the constant coefficient comes first.
+/// Evaluates a polynomial for each element of `W` vectors. The constant term is the first of the coefficients.
 #[inline(always)]
 unsafe fn polynomial<S: Simd, const N: usize, const W: usize>(
     x: [S::F32; W],
     coefficients: [f32; N],
 ) -> [S::F32; W] {
-    // SAFETY: called from within a kernel.
+    // SAFETY: only kernels call this function, so the processor has the features of `S`.
     unsafe {
         let mut sum = [S::splat(coefficients[N - 1]); W];
         for i in (0..N - 1).rev() {
@@ -49,7 +49,7 @@ fn each<V: Copy, const W: usize>(x: [V; W], f: impl Fn(V) -> V) -> [V; W] {
     y
 }
 
-/// Applies `f` to each pair of a vector of `x` and the corresponding vector of `y`.
+/// Applies `f` to each vector of `x` and the corresponding vector of `y`.
 #[inline(always)]
 fn both<V: Copy, const W: usize>(x: [V; W], y: [V; W], f: impl Fn(V, V) -> V) -> [V; W] {
     let mut z = x;
@@ -59,10 +59,10 @@ fn both<V: Copy, const W: usize>(x: [V; W], y: [V; W], f: impl Fn(V, V) -> V) ->
     z
 }
 
-/// Computes `2^x` for `x` from -126 to 127.
+/// Computes `2^x` for each element of `W` vectors. The elements must be from -126 to 127.
 #[inline(always)]
 unsafe fn exp2<S: Simd, const W: usize>(x: [S::F32; W]) -> [S::F32; W] {
-    // SAFETY: called from within a kernel.
+    // SAFETY: only kernels call this function, so the processor has the features of `S`.
     unsafe {
         let whole = each(x, |x| S::round(x));
         let part = polynomial::<S, 6, W>(both(x, whole, |x, w| S::sub(x, w)), POWER);
@@ -70,14 +70,15 @@ unsafe fn exp2<S: Simd, const W: usize>(x: [S::F32; W]) -> [S::F32; W] {
     }
 }
 
-/// Computes `e^x`. The result is limited to the range from e⁻⁸⁷ to e⁸⁷.
+/// Computes `e^x` for each element of `W` vectors. The results are limited to the range from e⁻⁸⁷ to e⁸⁷.
 #[inline(always)]
 pub(super) unsafe fn exp<S: Simd, const W: usize>(x: [S::F32; W]) -> [S::F32; W] {
-    // SAFETY: called from within a kernel.
+    // SAFETY: only kernels call this function, so the processor has the features of `S`.
     unsafe {
         let x = each(x, |x| S::max(S::min(x, S::splat(87.0)), S::splat(-87.0)));
         let whole = each(x, |x| S::round(S::mul(x, S::splat(std::f32::consts::LOG2_E))));
-        // ln 2 is split in two. The first part has so few digits that its product with a whole number is exact.
+        // ln 2 is split into two constants. One of them, 0.6933594, has so few significant bits that its product with
+        // `w` is exact.
         let rest = both(x, whole, |x, w| {
             let rest = S::fma(w, S::splat(2.121_944_4e-4), S::fma(w, S::splat(-0.693_359_4), x));
             S::mul(rest, S::splat(std::f32::consts::LOG2_E))
@@ -90,7 +91,7 @@ pub(super) unsafe fn exp<S: Simd, const W: usize>(x: [S::F32; W]) -> [S::F32; W]
 /// form loses no precision for large `|x|`.
 #[inline(always)]
 unsafe fn gelu<S: Simd, const W: usize>(x: [S::F32; W]) -> [S::F32; W] {
-    // SAFETY: called from within a kernel.
+    // SAFETY: only kernels call this function, so the processor has the features of `S`.
     unsafe {
         let zero = S::splat(0.0);
         let size = each(x, |x| S::min(S::abs(x), S::splat(6.0)));
@@ -103,7 +104,7 @@ unsafe fn gelu<S: Simd, const W: usize>(x: [S::F32; W]) -> [S::F32; W] {
 /// Computes the tanh approximation of GELU, `x·½(1 + tanh(√(2/π)(x + 0.044715x³)))`, in the same form as [`gelu`].
 #[inline(always)]
 unsafe fn gelu_tanh<S: Simd, const W: usize>(x: [S::F32; W]) -> [S::F32; W] {
-    // SAFETY: called from within a kernel.
+    // SAFETY: only kernels call this function, so the processor has the features of `S`.
     unsafe {
         let (zero, one) = (S::splat(0.0), S::splat(1.0));
         let size = each(x, |x| S::abs(x));
@@ -122,7 +123,7 @@ pub(super) unsafe fn activate<S: Simd, const W: usize>(
     activation: Activation,
     x: [S::F32; W],
 ) -> [S::F32; W] {
-    // SAFETY: called from within a kernel.
+    // SAFETY: only kernels call this function, so the processor has the features of `S`.
     unsafe {
         match activation {
             Activation::Gelu => gelu::<S, W>(x),

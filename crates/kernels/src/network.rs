@@ -14,15 +14,16 @@ pub struct Shape {
     pub activation: Activation,
     /// Epsilon that layer norms add to the variance.
     pub norm_epsilon: f32,
-    /// Row of the position table for the first token of a sequence: 0 for BERT, padding id + 1 for RoBERTa.
+    /// Row of the position table for the first token of a sequence: 0 for BERT, and the id of the padding token plus 1
+    /// for RoBERTa.
     pub first_position: usize,
 }
 
 impl Shape {
     /// Returns the row of the position table for each token of a sequence.
     ///
-    /// If `first_position` is not 0 (RoBERTa), tokens with the id `first_position - 1` are padding. They use the row
-    /// with this number and are not counted.
+    /// If `first_position` is not 0 (RoBERTa), tokens with the id `first_position - 1` are padding. A padding token
+    /// uses row `first_position - 1`, and the positions of the other tokens do not count it.
     pub fn positions(&self, ids: &[u32]) -> impl Iterator<Item = usize> {
         let padding = self.first_position.checked_sub(1);
         let mut next = self.first_position;
@@ -69,12 +70,12 @@ pub struct Norm {
     pub bias: Vec<f32>,
 }
 
-/// Embedding table with rows of the hidden width.
+/// Embedding table. The width of a row is the hidden width of the network.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Table {
     /// Number of rows.
     pub rows: usize,
-    /// The rows, one after the other.
+    /// Elements of all rows, row by row.
     pub data: Vec<f32>,
 }
 
@@ -83,11 +84,11 @@ pub struct Table {
 pub struct Embeddings {
     /// Word embeddings, by token id.
     pub words: Table,
-    /// Position embeddings. The first used row is row [`Shape::first_position`].
+    /// Position embeddings. The first token of a sequence uses row [`Shape::first_position`].
     pub positions: Table,
-    /// Segment embeddings; absent in DistilBERT.
+    /// Segment embeddings; `None` for DistilBERT, which has no segment embeddings.
     pub types: Option<Table>,
-    /// Embeddings of the turn number in the dialogue, if the model was trained with turn embeddings.
+    /// Embeddings of the number of a turn in its dialogue, if the model was trained with turn embeddings.
     pub turns: Option<Table>,
     /// Embeddings of the speaker role, if the model was trained with role embeddings.
     pub roles: Option<Table>,
@@ -103,7 +104,7 @@ impl Embeddings {
     }
 }
 
-/// One transformer layer (post-norm: each sublayer is added to its input, and the sum is normalized).
+/// One transformer layer (post-norm: the output of each sublayer is added to its input, and the sum is normalized).
 #[derive(Debug, Clone, PartialEq)]
 pub struct Layer {
     /// Query projection; the outputs of the heads are concatenated.
@@ -159,7 +160,7 @@ impl Network {
 
     /// Creates a network with pseudo-random weights from a seed, for tests, benchmarks and examples.
     pub fn random(shape: Shape, layers: usize, vocabulary: usize, positions: usize, seed: u64) -> Self {
-        // SplitMix64: short, and the same numbers on every platform.
+        // SplitMix64 needs little code, and it generates the same numbers on every platform.
         let mut state = seed;
         let mut next = move || {
             state = state.wrapping_add(0x9E37_79B9_7F4A_7C15);
@@ -172,7 +173,7 @@ impl Network {
         let mut linear = |inputs: usize, outputs: usize| Linear {
             inputs,
             outputs,
-            // Keeps the outputs about as large as the inputs, like in a real model.
+            // This scale keeps the outputs about as large as the inputs, as in a real model.
             weight: draw(inputs * outputs, 2.0 * (3.0 / inputs as f32).sqrt()),
             bias: draw(outputs, 0.2),
         };
@@ -217,13 +218,14 @@ impl Network {
 pub struct Sequence {
     /// Token ids, special tokens included.
     pub ids: Vec<u32>,
-    /// Segment of each token; all 0 if absent.
+    /// Segment id of each token. `None` means that all ids are 0.
     pub types: Option<Vec<u32>>,
-    /// Position of each token, from 0; [`Shape::first_position`] is added. If absent, [`Shape::positions`] is used.
+    /// Position of each token, counted from 0; [`Shape::first_position`] is added to it. If this field is `None`, the
+    /// positions come from [`Shape::positions`].
     pub positions: Option<Vec<u32>>,
-    /// Turn number of each token, for networks with turn embeddings; all 0 if absent.
+    /// Turn number of each token, for networks with turn embeddings. `None` means that all numbers are 0.
     pub turns: Option<Vec<u32>>,
-    /// Speaker role of each token, for networks with role embeddings; all 0 if absent.
+    /// Speaker role id of each token, for networks with role embeddings. `None` means that all ids are 0.
     pub roles: Option<Vec<u32>>,
 }
 
@@ -244,10 +246,10 @@ impl Sequence {
     }
 }
 
-/// Sequences that the network processes in one call.
+/// Sequences that a network processes in one call, and the number of threads.
 #[derive(Debug, Clone, Copy)]
 pub struct Batch<'a> {
-    /// The sequences. An empty sequence is an error when the batch is run.
+    /// The sequences. None of them may be empty: running a batch with an empty sequence returns an error.
     pub sequences: &'a [&'a Sequence],
     /// Maximum number of threads that share the work. If there are at least as many batches as threads, one thread per
     /// batch is fastest. For a single query, use all threads.

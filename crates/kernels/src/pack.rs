@@ -1,5 +1,5 @@
-//! Packed weights: converted to the number format of the product, in the order in which the kernels read them. The
-//! memory is aligned to cache lines, so that no vector load crosses a line boundary.
+//! Packed weights: weights that are converted to the number format of the product, and stored in the order in which the
+//! kernels read them. The memory is aligned to cache lines, so that no vector load crosses a line boundary.
 
 use turnwise_core::{Error, Result};
 
@@ -8,8 +8,8 @@ use crate::{
     simd::{SIDE, Simd, Squared},
 };
 
-/// Inputs and outputs are padded with zeros to a multiple of this number. It is the number of lanes of the widest
-/// vectors. It is also a multiple of the number of elements in a byte chain ([`Simd::BYTE_CHAIN`]).
+/// The inputs and outputs of a layer are padded with zeros to a multiple of this number. It is the number of lanes of
+/// the widest vectors. It is also a multiple of the number of elements in a byte chain ([`Simd::BYTE_CHAIN`]).
 pub(super) const GRAIN: usize = 16;
 
 /// Maximum Euclidean norm of a row of 16-bit codes. Its square is below 2³¹. By the Cauchy–Schwarz inequality, the
@@ -19,8 +19,8 @@ pub(super) const LONGEST: f64 = 46_340.0;
 /// Returns the largest factor that converts a row to 16-bit codes without overflow; 0 for a row of zeros. `length` is
 /// the row's norm, `largest` its largest absolute value, and `n` the number of codes.
 pub(super) fn short_factor(length: f64, largest: f64, n: usize) -> f64 {
-    // Rounding can increase the norm of `n` codes by `√n / 2`. The 0.1% are for the rounding errors of the norm
-    // itself, which is computed in f32.
+    // Rounding can increase the norm of `n` codes by `√n / 2`. The factor 0.999 allows for the rounding errors of the
+    // norm itself, which is computed in f32.
     let longest = (LONGEST - (n as f64).sqrt() / 2.0) * 0.999;
     if largest > 0.0 { (longest / length).min(32_767.0 / largest) } else { 0.0 }
 }
@@ -28,18 +28,19 @@ pub(super) fn short_factor(length: f64, largest: f64, n: usize) -> f64 {
 /// Packed weights of a linear layer. A column holds the weights of one output.
 pub(super) struct Packed {
     pub precision: Precision,
-    /// Number of inputs, with padding.
+    /// Number of inputs, including padding.
     pub inputs: usize,
-    /// Number of outputs, with padding.
+    /// Number of outputs, including padding.
     pub outputs: usize,
-    /// Number of columns in a panel, the columns that a kernel multiplies together. The last panel may have fewer.
+    /// Number of columns per panel. A kernel multiplies all columns of a panel together. The last panel may have fewer
+    /// columns.
     pub panel: usize,
-    /// 32-bit units per column.
+    /// Number of 32-bit units per column.
     pub depth: usize,
-    /// Number format of the AMX tiles ("squares") if the product uses them; `None` if it uses vectors.
+    /// Number format of the AMX tiles if the product uses AMX tiles; `None` if it uses vectors.
     pub squared: Option<Squared>,
-    /// The panels, concatenated, each in the order `[unit of inputs][column]`. For squares, the units are in the
-    /// order of [`Squares`](super::simd::Squares), and the last panel is padded.
+    /// All panels, concatenated. A panel holds, for each unit of inputs, one 32-bit unit per column. For AMX tiles, the
+    /// units are in the order of [`Squares`](super::simd::Squares), and the last panel is padded.
     pub units: Buffer,
     /// Scale of each column: the value that code 1 represents. Integer precisions only.
     pub scales: Vec<f32>,
@@ -58,7 +59,7 @@ impl Packed {
         }
     }
 
-    /// Returns the format of AMX tiles ("squares") for products of this precision; `None` if they use vectors.
+    /// Returns the format of the AMX tiles for products of this precision; `None` if such products use vectors.
     pub fn squared<S: Simd>(precision: Precision) -> Option<Squared> {
         let squared = match precision {
             Precision::F32 => Squared::Thirds,
@@ -170,7 +171,7 @@ pub(super) fn f16_error() -> Error {
         .with_hint("use `bf16` or `int16`: both have 16 bits, and `int16` is more accurate")
 }
 
-/// Returns `number` rounded to bf16, and replaces `number` with the remainder.
+/// Rounds `number` to bf16 and returns the bits. Replaces `number` with the remainder, the rounding error.
 pub(super) fn take_bf16_part(number: &mut f32) -> u16 {
     let part = half::bf16::from_f32(*number);
     *number -= part.to_f32();
@@ -197,7 +198,7 @@ fn short_codes(row: &[f32]) -> Codes {
 /// Quantizes a row to 8-bit codes.
 ///
 /// Some SIMD levels sum the products of `chain` groups of four codes in 16 bits. For these levels, the codes are
-/// limited so that no such sum saturates, for any activation codes from 0 to `most`.
+/// limited so that no such sum saturates, whatever the activation codes from 0 to `most` are.
 fn byte_codes(row: &[f32], chain: usize, most: f64) -> Codes {
     let largest = row.iter().fold(0.0f64, |m, w| m.max(f64::from(w.abs())));
     if largest == 0.0 {
@@ -236,24 +237,24 @@ struct Line([u32; 16]);
 ///
 /// # Safety
 ///
-/// The type has no padding, no invalid patterns and no destructor, and its size divides 64.
+/// The type must have no padding, no invalid bit patterns and no destructor, and its size must divide 64.
 pub(super) unsafe trait Plain: Copy {}
 macro_rules! plain {
     ($($number:ty),*) => {
-        // SAFETY: plain numbers, of 1, 2 and 4 bytes.
+        // SAFETY: these are plain number types of 1, 2 and 4 bytes.
         $(unsafe impl Plain for $number {})*
     };
 }
 plain!(u8, i8, i16, u16, u32, f32);
 
-/// Aligned memory that can be viewed as a slice of any plain type.
+/// Memory that is aligned to cache lines and can be viewed as a slice of any plain type.
 #[derive(Default, Clone)]
 pub(super) struct Buffer {
     lines: Vec<Line>,
 }
 
 impl Buffer {
-    /// Allocates `n` elements, all zero.
+    /// Creates a buffer of `n` elements, all zero.
     pub fn zeros<T: Plain>(n: usize) -> Self {
         let mut buffer = Buffer::default();
         buffer.reserve::<T>(n);
@@ -271,20 +272,20 @@ impl Buffer {
     /// Returns the whole buffer as a slice, including the padding of the last cache line.
     pub fn of<T: Plain>(&self) -> &[T] {
         let n = self.lines.len() * (size_of::<Line>() / size_of::<T>());
-        // SAFETY: the memory is initialized, aligned to 64 and `n` numbers of a plain type long.
+        // SAFETY: the memory is initialized, is aligned to 64 bytes, and holds `n` numbers of a plain type.
         unsafe { std::slice::from_raw_parts(self.lines.as_ptr().cast(), n) }
     }
 
     pub fn of_mut<T: Plain>(&mut self) -> &mut [T] {
         let n = self.lines.len() * (size_of::<Line>() / size_of::<T>());
-        // SAFETY: as above, and the borrow is exclusive.
+        // SAFETY: the memory is initialized, is aligned to 64 bytes, and holds `n` numbers; the borrow is exclusive.
         unsafe { std::slice::from_raw_parts_mut(self.lines.as_mut_ptr().cast(), n) }
     }
 }
 
 /// Reinterprets floats as 32-bit units.
 pub(super) fn units(numbers: &[f32]) -> &[u32] {
-    // SAFETY: both are plain numbers of the same size and alignment.
+    // SAFETY: `f32` and `u32` are plain number types of the same size and alignment.
     unsafe { std::slice::from_raw_parts(numbers.as_ptr().cast(), numbers.len()) }
 }
 

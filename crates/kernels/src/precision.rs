@@ -22,7 +22,8 @@ pub enum Precision {
     Bf16,
     /// 16-bit floating point; GPUs only.
     F16,
-    /// 16-bit integers with a scale per token and per output. More accurate than bf16. With AVX2, as fast as int8.
+    /// 16-bit integers with one scale per token and one per output. More accurate than bf16, and with AVX2 as fast as
+    /// int8.
     Int16,
     /// 8-bit integers with one scale per token and one per output.
     Int8,
@@ -33,7 +34,7 @@ impl Precision {
     pub const ALL: [Precision; 5] =
         [Precision::F32, Precision::Bf16, Precision::F16, Precision::Int16, Precision::Int8];
 
-    /// Returns the name that options and files use.
+    /// Returns the name of the precision in options and files.
     pub const fn name(self) -> &'static str {
         match self {
             Precision::F32 => "f32",
@@ -72,10 +73,10 @@ pub const SIMD_VARIABLE: &str = "TURNWISE_SIMD";
 pub enum SimdLevel {
     /// Portable code for every processor.
     Portable,
-    /// Portable code with the vector width of AVX-512 and an emulation of its newest operations, for tests.
+    /// Portable code that emulates the vector width and the newest operations of AVX-512, for tests.
     #[cfg(test)]
     Wide,
-    /// `Wide` with an emulation of AMX tiles (called squares in this crate), for tests.
+    /// The level `Wide` with an emulation of AMX tiles, for tests.
     #[cfg(test)]
     Squares,
     /// AVX2 and FMA.
@@ -151,8 +152,8 @@ impl SimdLevel {
     }
 
     /// Returns true if products in bf16 are faster than in f32. On AMD processors, bf16 takes half as long as f32. On
-    /// Intel processors without AMX, bf16 takes 1.5 times as long as f32, because they multiply no more bf16 than f32
-    /// elements per cycle.
+    /// Intel processors without AMX, bf16 takes 1.5 times as long as f32: they do not multiply more elements per cycle
+    /// in bf16 than in f32.
     pub(crate) fn bf16_is_fast(self) -> bool {
         match self {
             #[cfg(target_arch = "x86_64")]
@@ -189,11 +190,11 @@ impl FromStr for SimdLevel {
     }
 }
 
-/// SIMD level that an engine is asked to use.
+/// Requested SIMD level of an engine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum SimdChoice {
-    /// The level in the environment variable [`SIMD_VARIABLE`]. If the variable is unset or empty, the fastest level of
-    /// this processor that passes the self-test.
+    /// The level that the environment variable [`SIMD_VARIABLE`] names. If the variable is unset or empty, the fastest
+    /// level of this processor that passes the self-test.
     #[default]
     Auto,
     /// Exactly this level.
@@ -201,9 +202,10 @@ pub enum SimdChoice {
 }
 
 impl SimdChoice {
-    /// Returns the requested level, or `None` if no level is requested.
+    /// Returns the requested level, or `None` if neither the choice nor the environment variable names a level.
     ///
-    /// Returns an error if the name is unknown or if this processor does not support the level.
+    /// Returns an error if the name in the environment variable is unknown, or if this processor does not support the
+    /// level.
     pub(crate) fn requested(self) -> Result<Option<SimdLevel>> {
         let level = match self {
             SimdChoice::Level(level) => level,
@@ -221,7 +223,8 @@ impl SimdChoice {
     }
 }
 
-/// For each precision, minimum cosine similarity of a hidden state to the portable f32 result in the self-test.
+/// For each precision, the minimum cosine similarity between a hidden state and the portable f32 result. The self-test
+/// fails if a similarity is not greater.
 const NEAR: [(Precision, f32); 4] = [
     (Precision::F32, 0.999_999),
     (Precision::Bf16, 0.999),
@@ -229,7 +232,8 @@ const NEAR: [(Precision, f32); 4] = [
     (Precision::Int8, 0.98),
 ];
 
-/// Returns the fastest level that passes the self-test (portable always passes), and all faster levels, which failed.
+/// Returns the fastest level that passes the self-test, and all faster levels, which failed the self-test. The portable
+/// level is not tested, so there is always a result.
 pub(super) fn best_verified() -> (SimdLevel, Vec<SimdLevel>) {
     static BEST: OnceLock<(SimdLevel, Vec<SimdLevel>)> = OnceLock::new();
     BEST.get_or_init(|| {
@@ -262,7 +266,7 @@ pub(super) fn agrees(level: SimdLevel) -> Result<bool> {
     for (precision, near) in NEAR {
         let got = states(&network, precision, level, &sequences)?;
         let rows = expected.chunks_exact(72).zip(got.chunks_exact(72));
-        // Written so that a NaN fails the comparison.
+        // The condition is written so that a NaN fails the self-test.
         if got.len() != expected.len() || !rows.map(|(a, b)| cosine(a, b)).all(|c| c > near) {
             return Ok(false);
         }

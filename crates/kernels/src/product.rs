@@ -13,11 +13,11 @@ use crate::{
     tile::{ColumnBias, Dequantize, Epilogue, Tiles, UNITS_IN_LINE, with_tile},
 };
 
-/// Bytes of the left operand per block. A block stays in the second-level cache.
+/// Maximum size in bytes of a block of rows of the left operand. A block stays in the L2 cache.
 const LEFT_BLOCK: usize = 256 * 1024;
 
-/// Minimum number of tiles in a column for prefetching. With fewer tiles, there is too little work to hide the loads:
-/// a single query is faster without prefetching.
+/// Minimum number of tiles in a column of tiles for which the next weights are prefetched. With fewer tiles, there is
+/// too little work to hide the loads: a single query is faster without prefetching.
 const FETCHING_TILES: usize = 8;
 
 /// Output matrix of a matrix product.
@@ -32,11 +32,11 @@ pub(super) struct Out<'a> {
 
 /// Computes `out = activation(left · weights + bias)`.
 ///
-/// The order of summation is the same for every row. So the result of a row does not depend on the other rows.
+/// Sums are computed in the same order for every row. So the result of a row does not depend on the other rows.
 ///
 /// # Safety
 ///
-/// The processor has the features of `S`, for which the weights were packed.
+/// The processor must have the features of `S`, and the weights must be packed for `S`.
 pub(super) unsafe fn product<S: Simd>(
     left: Left,
     weights: &Packed,
@@ -55,7 +55,8 @@ pub(super) unsafe fn product<S: Simd>(
     let parts = team.parts(weights.panels(), out.rows, weights.inputs * weights.panel);
     // Each part writes only the columns of its own panels.
     team.each(&mut vec![(); parts], weights.panels(), |(), panels| {
-        // SAFETY: the caller guarantees the features; the asserts here and in `run` check the lengths.
+        // SAFETY: the caller guarantees the processor features; the asserts here and in the called functions check the
+        // lengths.
         unsafe {
             match (weights.squared, weights.precision) {
                 (Some(squared @ Squared::Bytes), _) => {
@@ -73,7 +74,7 @@ pub(super) unsafe fn product<S: Simd>(
     });
 }
 
-/// The inputs and the output of a product, shared by the threads that compute it.
+/// Inputs and output of a matrix product, shared by the threads that compute it.
 pub(super) struct Job<'a> {
     pub left: Left<'a>,
     pub weights: &'a Packed,
@@ -117,7 +118,7 @@ impl Job<'_> {
                 for panel in panels.clone() {
                     let (panel_units, width) = part(panel, step);
                     let column = panel * weights.panel;
-                    // The part that is needed next. Each tile prefetches a share of it.
+                    // `next` is the part of the weights that is needed next. Each tile prefetches a share of it.
                     let next = match (panel + 1 < panels.end, until < steps) {
                         (true, _) => part(panel + 1, step).0,
                         (false, true) => part(panels.start, until).0,
@@ -165,9 +166,9 @@ impl Job<'_> {
     }
 }
 
-/// Divides rows evenly among the fewest tiles of at most `most` rows. An uneven division could leave a last tile with
-/// only one or two rows, which takes as long as a full tile. Returns at most two runs of tiles, each as (number of
-/// tiles, rows per tile, first row).
+/// Divides rows as evenly as possible among the smallest number of tiles with at most `most` rows each. An uneven
+/// division could leave a last tile with only one or two rows, which takes as long as a full tile. Returns at most two
+/// runs of tiles, each as (number of tiles, rows per tile, first row).
 pub(super) fn even_tiles(rows: Range<usize>, most: usize) -> impl Iterator<Item = (usize, usize, usize)> {
     let tiles = rows.len().div_ceil(most);
     let low = rows.len().checked_div(tiles).unwrap_or(0);
@@ -176,7 +177,7 @@ pub(super) fn even_tiles(rows: Range<usize>, most: usize) -> impl Iterator<Item 
     runs.into_iter().filter(|(count, ..)| *count > 0)
 }
 
-/// Splits a range evenly into the fewest parts of at most `most` elements.
+/// Splits a range as evenly as possible into the smallest number of parts with at most `most` elements each.
 pub(super) fn even_parts(range: Range<usize>, most: usize) -> impl Iterator<Item = Range<usize>> {
     let parts = range.len().div_ceil(most);
     (0..parts).map(move |part| {

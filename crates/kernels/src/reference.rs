@@ -50,7 +50,7 @@ pub fn erf(x: f64) -> f64 {
     value.copysign(x)
 }
 
-/// Activation function of the feed-forward block.
+/// Applies an activation function to `x`.
 pub fn activate(activation: Activation, x: f64) -> f64 {
     match activation {
         Activation::Gelu => 0.5 * x * (1.0 + erf(x / 2f64.sqrt())),

@@ -15,8 +15,8 @@ use std::{
 /// Minimum number of multiplications in a part. They take about 5 microseconds.
 const MIN_PART: usize = 1 << 18;
 
-/// Number of rows at which multiplying by a weight takes as long as loading the weight from memory. With fewer rows,
-/// the time depends on the memory bandwidth.
+/// Number of rows at which multiplying all rows by a weight takes as long as loading the weight from memory. With fewer
+/// rows, the time depends on the memory bandwidth.
 const FETCH_ROWS: usize = 8;
 
 /// Number of polls after which a waiting thread yields the processor.
@@ -32,14 +32,14 @@ pub(super) struct Team {
     step: UnsafeCell<Step>,
 }
 
-/// Closure that computes the parts of a step, type-erased.
+/// Type-erased closure that computes one part of a step.
 #[derive(Clone, Copy)]
 struct Step {
     data: *const (),
     call: unsafe fn(*const (), u32),
 }
 
-/// State of the current step: step number (which makes tickets unique), number of parts, and next free part.
+/// State of the current step: step number, number of parts, and next free part. The step number makes tickets unique.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Ticket {
     step: u32,
@@ -48,7 +48,7 @@ struct Ticket {
 }
 
 impl Ticket {
-    /// Packed ticket that tells the helpers that the batch is done.
+    /// Packed ticket that signals to the helpers that the batch is done.
     const OVER: u64 = u64::MAX;
 
     fn pack(self) -> u64 {
@@ -60,7 +60,8 @@ impl Ticket {
     }
 }
 
-// SAFETY: `step` is read only by threads that hold an unfinished part of it, and written only when there is none.
+// SAFETY: `step` is read only by threads that hold an unfinished part of the step, and is written only when no part is
+// unfinished.
 unsafe impl Sync for Team {}
 
 impl Team {
@@ -80,31 +81,32 @@ impl Team {
             return lead(&team);
         }
         rayon::in_place_scope(|scope| {
-            // Also runs if the leader panics: the helpers have to end.
+            // Runs even if `lead` panics, because the helpers must end.
             let _end = OnDrop(|| team.ticket.store(Ticket::OVER, Ordering::Release));
             (1..team.threads).for_each(|_| scope.spawn(|_| team.help()));
             lead(&team)
         })
     }
 
-    /// Returns the number of threads to use for a batch, at most `threads`. The largest step should have a few parts
-    /// for each thread. `multiplications` is the number of multiplications per token in this step.
+    /// Returns the number of threads to use for a batch, at most `threads`. With this number, the largest step has a
+    /// few parts for each thread. `multiplications` is the number of multiplications per token in the largest step.
     pub fn useful_threads(threads: usize, tokens: usize, multiplications: usize) -> usize {
         threads.min(tokens.max(FETCH_ROWS) * multiplications / (4 * MIN_PART)).max(1)
     }
 
-    /// Returns the number of parts for `n` work items of equal size. Each item takes `multiplications`
+    /// Returns the number of parts into which to split `n` work items of equal size. Each item takes `multiplications`
     /// multiplications for each of `rows` rows.
     pub fn parts(&self, n: usize, rows: usize, multiplications: usize) -> usize {
         if self.threads == 1 {
             return 1;
         }
         let all = n * rows.max(FETCH_ROWS) * multiplications;
-        // More parts than threads: a thread that starts late or is interrupted takes fewer of them.
+        // There are more parts than threads, so that a thread that starts late or is interrupted takes fewer parts.
         (2 * self.threads).min(all / MIN_PART).min(n).max(1)
     }
 
-    /// Splits `0..n` evenly into one part for each workspace, and calls `work` for each part with its workspace.
+    /// Splits the range `0..n` evenly into parts, one for each workspace. Calls `work` with each part and its
+    /// workspace.
     pub fn each<R: Send>(&self, workspaces: &mut [R], n: usize, work: impl Fn(&mut R, Range<usize>) + Sync) {
         let parts = workspaces.len();
         if let [workspace] = workspaces {
@@ -120,7 +122,7 @@ impl Team {
         });
     }
 
-    /// Calls `work` with each part number. Returns when all parts are done.
+    /// Calls `work` with each part number below `parts`, on all threads of the team. Returns when all parts are done.
     fn all<W: Fn(u32) + Sync>(&self, parts: u16, work: W) {
         unsafe fn call<W: Fn(u32)>(work: *const (), part: u32) {
             // SAFETY: the pointer comes from `all`, which is still waiting for this part.
@@ -131,7 +133,7 @@ impl Team {
         self.unfinished.store(u32::from(parts), Ordering::Relaxed);
         let step = Ticket::unpack(self.ticket.load(Ordering::Relaxed)).step.wrapping_add(1);
         self.ticket.store(Ticket { step, parts, next: 0 }.pack(), Ordering::Release);
-        // Also after a panic, this function must not return while other threads still use `work`.
+        // Even after a panic, this function must not return while other threads still use `work`.
         let _wait = OnDrop(|| {
             self.unfinished.fetch_sub(self.take_all_free(), Ordering::Relaxed);
             let mut backoff = Backoff::default();
@@ -142,7 +144,8 @@ impl Team {
         while self.take_part() {}
     }
 
-    /// Tries to take and compute a part. Returns `false` only if no part was free, not if another thread was faster.
+    /// Tries to take and compute a part. Returns `false` if no part was free. If another thread took the part first,
+    /// returns `true`, so that the caller tries again.
     fn take_part(&self) -> bool {
         let old = self.ticket.load(Ordering::Acquire);
         let ticket = Ticket::unpack(old);
@@ -175,7 +178,7 @@ impl Team {
         u32::from(ticket.parts - ticket.next)
     }
 
-    /// Computes parts until the batch is done.
+    /// Computes parts of steps until the batch is done. Helper threads run this function.
     fn help(&self) {
         let mut backoff = Backoff::default();
         while self.ticket.load(Ordering::Acquire) != Ticket::OVER {
@@ -212,7 +215,7 @@ impl<F: Fn()> Drop for OnDrop<F> {
     }
 }
 
-/// Workspaces that are shared among threads; each is used by one thread.
+/// Pointer to workspaces that are shared among threads. Each workspace is used by one thread only.
 struct Workspaces<R>(*mut R);
 
 // SAFETY: `each` passes every workspace to exactly one thread.
@@ -224,13 +227,13 @@ impl<R> Workspaces<R> {
     }
 }
 
-/// Pointer to memory in which several threads write disjoint parts.
+/// Pointer to memory that several threads write to. Each thread writes a different part.
 #[derive(Clone, Copy)]
 pub(super) struct Shared(*mut f32);
 
 // SAFETY: code that writes through it must ensure that no other thread accesses the same numbers.
 unsafe impl Send for Shared {}
-// SAFETY: as above.
+// SAFETY: code that writes through it must ensure that no other thread accesses the same numbers.
 unsafe impl Sync for Shared {}
 
 impl Shared {
@@ -302,7 +305,7 @@ mod tests {
             assert_eq!(team.parts(24, 1, 384 * 16), 4);
         });
         assert_eq!(Team::with(1, |team| team.parts(100, 1000, MIN_PART)), 1);
-        // A query of fifteen tokens on the default model.
+        // The sizes are those of a query of fifteen tokens on the default model.
         assert_eq!([2, 4, 64].map(|threads| Team::useful_threads(threads, 15, 384 * 1536)), [2, 4, 8]);
         assert_eq!(Team::useful_threads(64, 400, 384 * 1536), 64);
         assert_eq!(Team::useful_threads(2, 3, 100), 1);

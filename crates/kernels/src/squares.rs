@@ -1,4 +1,5 @@
-//! Matrix products with AMX tiles (called squares here): blocks of two by two squares, with the sums in memory.
+//! Matrix products with AMX tiles. The output is computed in blocks of two by two tiles, with the sums in memory. In
+//! identifiers, an AMX tile is a `square`, because the module `tile` is about tiles in vector registers.
 
 use std::{cell::RefCell, marker::PhantomData, ops::Range};
 
@@ -12,14 +13,16 @@ use crate::{
     tile::{Epilogue, UNITS_IN_LINE},
 };
 
-/// Number of rows and of columns of a block.
+/// Number of rows of a block, and number of its columns. A block consists of two by two AMX tiles.
 const BLOCK: usize = 2 * SIDE;
 
-/// Bytes of the left operand per block. A block stays in the second-level cache.
+/// Maximum size in bytes of the part of the left operand that is multiplied by all panels before the next part. The
+/// part stays in the L2 cache.
 const LEFT_BLOCK: usize = 1024 * 1024;
 
-/// Maximum number of rows that are multiplied by a panel of columns before the next panel. The next panel is prefetched
-/// at the same time: with `ROWS` rows, a step takes as long as fetching [`LINES_AHEAD`] cache lines.
+/// Maximum number of rows that are multiplied by a panel of columns before the next panel. Meanwhile, each step
+/// prefetches [`LINES_AHEAD`] cache lines of the next panel per plane. With `ROWS` rows, all steps together prefetch
+/// exactly the part of the next panel that is needed.
 const ROWS: usize = 8 * BLOCK;
 
 thread_local! {
@@ -28,11 +31,12 @@ thread_local! {
 }
 
 impl Job<'_> {
-    /// Computes the output columns of some panels of the weights.
+    /// Computes the output columns that belong to the given panels of the weights.
     ///
     /// # Safety
     ///
-    /// The processor has the features of `S`. The pointers in `E` are valid for all rows and columns.
+    /// The processor must have the features of `S`. The pointers in the epilogues must be valid for all rows and
+    /// columns.
     pub unsafe fn in_squares<S: Simd, F: Format<S::Base>, E: Epilogue<S::Base>>(
         &self,
         squared: Squared,
@@ -45,7 +49,7 @@ impl Job<'_> {
         let line = SIDE * squared.planes();
         let all_steps = weights.depth / line;
         SUMS.with_borrow_mut(|sums| {
-            // SAFETY: the caller guarantees the features.
+            // SAFETY: the caller guarantees the processor features.
             unsafe { S::begin_squares() };
             for blocks in even_parts(0..self.rows.div_ceil(BLOCK), ROWS / BLOCK) {
                 let most = (LEFT_BLOCK / (blocks.len() * BLOCK * line * size_of::<u32>())).max(1);
@@ -56,12 +60,12 @@ impl Job<'_> {
                     for panel in panels.clone() {
                         let sums = &mut sums.of_mut::<f32>()[(panel - panels.start) * kept..];
                         let part = Part { squared, panel, blocks: blocks.clone(), steps: steps.clone() };
-                        // SAFETY: guaranteed by the caller.
+                        // SAFETY: the caller guarantees the processor features and the pointers in the epilogues.
                         unsafe { self.part::<S, F, E>(part, sums, kept > 0, &epilogue) };
                     }
                 }
             }
-            // SAFETY: as above.
+            // SAFETY: the caller guarantees the processor features.
             unsafe { S::end_squares() };
         });
     }
@@ -121,7 +125,7 @@ impl Job<'_> {
     }
 }
 
-/// The part of a product that [`Job::part`] computes in one call.
+/// Part of a product that [`Job::part`] computes in one call.
 struct Part {
     squared: Squared,
     panel: usize,
@@ -148,7 +152,7 @@ impl<S: Simd, F: Format<S>, E: Epilogue<S>> Kernel<S> for Finish<F, E> {
     unsafe fn call(self) {
         // SAFETY: the code that creates the kernel guarantees the rows and columns.
         unsafe {
-            // Several rows at a time, to hide the latency of the polynomial.
+            // Converts several rows at a time, to hide the latency of the activation function.
             let grouped = if self.width == BLOCK { self.rows / GROUP * GROUP } else { 0 };
             for row in (0..grouped).step_by(GROUP) {
                 self.several::<S, 2, { 2 * GROUP }>(row);
@@ -164,18 +168,19 @@ impl<S: Simd, F: Format<S>, E: Epilogue<S>> Kernel<S> for Finish<F, E> {
     }
 }
 
-/// Number of rows for which a polynomial is evaluated at the same time.
+/// Number of rows that are converted at the same time, to hide the latency of the activation function.
 const GROUP: usize = 4;
 
 impl<F, E> Finish<F, E> {
-    /// Converts `W` vectors, `V` of each row. Always inlined, so that it is compiled with the processor's features.
+    /// Converts `W` vectors of sums, `V` vectors of each row, starting at `row`. Always inlined, so that it is compiled
+    /// with the processor's features.
     #[inline(always)]
     unsafe fn several<S: Simd, const V: usize, const W: usize>(&self, row: usize)
     where
         F: Format<S>,
         E: Epilogue<S>,
     {
-        // SAFETY: as in `call`.
+        // SAFETY: the code that creates the kernel guarantees the rows and columns.
         unsafe {
             let mut x = [S::splat(0.0); W];
             for i in 0..W {

@@ -1,5 +1,5 @@
-//! The innermost kernel of a product (micro-kernel): a tile of a few rows times a few vectors of columns. All sums of
-//! a tile stay in registers.
+//! Micro-kernel: the innermost kernel of a matrix product. It computes one tile of the output, a few rows by a few
+//! vectors of columns. All sums of a tile stay in registers.
 
 use std::marker::PhantomData;
 
@@ -12,7 +12,8 @@ use crate::{
 
 /// Epilogue of a product: converts a complete sum to the output value.
 pub(super) trait Epilogue<S: Simd>: Copy {
-    /// Converts the sums of one vector. `row` and `column` count from the place that the epilogue was created for.
+    /// Converts one vector of sums. `row` and `column` are relative to the row and column for which the epilogue was
+    /// created.
     unsafe fn apply(self, sum: S::F32, row: usize, column: usize) -> S::F32;
 }
 
@@ -55,10 +56,10 @@ impl<S: Simd> Epilogue<S> for ColumnBias {
 #[derive(Clone, Copy)]
 pub(super) struct Dequantize {
     pub rows: *const f32,
-    /// Zero point of each row: the value that code 0 represents.
+    /// Pointer to the zero point of each row, the value that code 0 represents.
     pub lows: *const f32,
     pub columns: *const f32,
-    /// Sum of the dequantized weights of each column.
+    /// Pointer to the sums of the dequantized weights, one sum per column.
     pub weights: *const f32,
     pub bias: *const f32,
 }
@@ -79,19 +80,19 @@ impl<S: Simd> Epilogue<S> for Dequantize {
 pub(super) struct Tiles<F, E, const M: usize, const V: usize> {
     /// Number of tiles in the column.
     pub count: usize,
-    /// Pointer to the units of the first row, and row stride.
+    /// Pointer to the units of the first row of the left operand, and row stride.
     pub left: (*const u32, usize),
     /// Pointer to the packed panel of the right operand: for each step, `V` times [`Format::RIGHT`] vectors.
     pub right: *const u32,
-    /// Number of steps along the rows.
+    /// Number of multiplication steps along a row.
     pub steps: usize,
     /// Pointer to the first output row, and row stride.
     pub out: (*mut f32, usize),
-    /// True if the sums start at zero. Otherwise `out` holds the partial sums to continue.
+    /// True if the sums start at zero. If false, they start from the partial sums in `out`.
     pub first: bool,
-    /// True if the sums are complete after this call. Otherwise the partial sums are written to `out`.
+    /// True if the sums are complete after this call. If false, the partial sums are written to `out`.
     pub last: bool,
-    /// Conversion of complete sums to results.
+    /// Epilogue that converts complete sums to results.
     pub epilogue: E,
     pub activation: Option<Activation>,
     /// Pointer to the memory to prefetch, and number of units to prefetch with each tile.
@@ -116,7 +117,7 @@ impl<S: Simd, F: Format<S>, E: Epilogue<S>, const M: usize, const V: usize> Kern
         }
         if let (Some(activation), true) = (self.activation, self.last) {
             let (rows, columns) = (self.count * M, V * S::LANES);
-            // SAFETY: these numbers have just been written.
+            // SAFETY: the tiles have just written these rows and columns.
             unsafe { S::enter(Activate { out: self.out, rows, columns, activation }) }
         }
     }
@@ -135,7 +136,7 @@ impl<F, E, const M: usize, const V: usize> Tiles<F, E, M, V> {
     {
         let stride = self.left.1;
         let mut right = self.right;
-        // SAFETY: as in `call`.
+        // SAFETY: the code that creates the kernel guarantees the rows and columns.
         unsafe {
             let mut left = self.left.0.add(row * stride);
             let out = self.out.0.add(row * self.out.1);
@@ -148,7 +149,7 @@ impl<F, E, const M: usize, const V: usize> Tiles<F, E, M, V> {
                 }
             }
             let ahead = F::RIGHT * V * S::LANES;
-            // Short steps are unrolled four times. Otherwise the loop overhead would cost a tenth of the time.
+            // Short steps are unrolled four times. Without unrolling, the loop overhead would cost a tenth of the time.
             let fours = if F::RIGHT == 1 { self.steps / 4 } else { 0 };
             for _ in 0..fours {
                 F::step::<M, V>(&mut sums, left, stride, right);
@@ -179,10 +180,10 @@ impl<F, E, const M: usize, const V: usize> Tiles<F, E, M, V> {
 
 /// Kernel that applies an activation function to the results of tiles.
 pub(super) struct Activate {
-    /// Pointer to the first row, and row stride.
+    /// Pointer to the first row of results, and row stride.
     pub out: (*mut f32, usize),
     pub rows: usize,
-    /// Elements per row; a multiple of the number of lanes.
+    /// Number of elements per row; a multiple of the number of lanes.
     pub columns: usize,
     pub activation: Activation,
 }
@@ -207,13 +208,13 @@ impl<S: Simd> Kernel<S> for Activate {
 }
 
 impl Activate {
-    /// Applies the activation function to `W` vectors. The number of the first vector, `from`, is counted over all
-    /// rows. This is not a closure, because a closure cannot be forced inline. Code that is not inlined is compiled
+    /// Applies the activation function to `W` vectors. `from` is the index of the first vector, counted over all rows.
+    /// This function is not a closure, because a closure cannot be forced inline. Code that is not inlined is compiled
     /// without the processor's features, and every intrinsic becomes a call.
     #[inline(always)]
     unsafe fn several<S: Simd, const W: usize>(&self, from: usize) {
         let in_row = self.columns / S::LANES;
-        // SAFETY: as in `call`.
+        // SAFETY: the code that creates the kernel guarantees the rows and columns.
         unsafe {
             let place = |i: usize| self.out.0.add(i / in_row * self.out.1 + i % in_row * S::LANES);
             let mut x = [S::splat(0.0); W];
@@ -228,10 +229,11 @@ impl Activate {
     }
 }
 
-/// Number of vectors for which a polynomial is evaluated at the same time, to hide latency.
+/// Number of vectors to which the activation function is applied at the same time, to hide latency.
 const GROUP: usize = 4;
 
-/// Calls a macro with the constants `M` and `V` that a tile of `rows` rows and `vectors` vectors needs.
+/// Calls the macro `$run` with `$rows` and `$vectors` as literals, so that they can be the constants `M` and `V` of a
+/// tile.
 macro_rules! with_tile {
     ($rows:expr, $vectors:expr, $most_rows:expr, $most_vectors:expr, $run:ident) => {
         match ($rows, $vectors) {

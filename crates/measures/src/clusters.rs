@@ -1,18 +1,20 @@
-//! Agreement of a clustering with class labels. NMI and ARI are defined as in scikit-learn.
+//! Measures of the agreement between a clustering and class labels. Normalized mutual information and the adjusted Rand
+//! index are defined as in scikit-learn.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Contingency table: the number of items for each pair of cluster and label.
+/// Contingency table: the number of items for each pair of a cluster and a label.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Table {
-    /// One row per cluster, one column per label.
+    /// Number of items of each pair: one row per cluster, one column per label.
     counts: Vec<Vec<u64>>,
     /// Number of items: the sum of all counts.
     total: u64,
 }
 
 impl Table {
-    /// Counts the items. `clusters[i]` and `labels[i]` are the cluster and the label of item `i`, as arbitrary ids.
+    /// Creates the table of a clustering. `clusters[i]` and `labels[i]` are the cluster id and the label id of item
+    /// `i`. Ids can be any numbers.
     ///
     /// Both slices must have the same length.
     pub fn new(clusters: &[usize], labels: &[usize]) -> Self {
@@ -37,13 +39,15 @@ impl Table {
         (0..width).map(|column| self.counts.iter().map(|row| row[column]).sum()).collect()
     }
 
-    /// Purity: the fraction of items that have the most frequent label of their cluster; 0 without items.
+    /// Purity: the fraction of items that have the most frequent label of their cluster. Returns 0 if there are no
+    /// items.
     pub fn purity(&self) -> f64 {
         let majority: u64 = self.counts.iter().filter_map(|row| row.iter().max()).sum();
         ratio(majority as f64, self.total as f64)
     }
 
-    /// Normalized mutual information: the mutual information divided by the arithmetic mean of the two entropies.
+    /// Normalized mutual information: the mutual information divided by the arithmetic mean of the entropies of the
+    /// clusters and of the labels.
     ///
     /// Like scikit-learn, returns 1 if there is at most one cluster and at most one label.
     pub fn nmi(&self) -> f64 {
@@ -65,7 +69,8 @@ impl Table {
         ratio(information.max(0.0), (entropy(&rows) + entropy(&columns)) / 2.0)
     }
 
-    /// Adjusted Rand index: 1 for equal partitions, about 0 for random ones; it can be negative.
+    /// Adjusted Rand index: 1 if clusters and labels divide the items in the same way, about 0 for a random clustering.
+    /// It can be negative.
     pub fn ari(&self) -> f64 {
         let pairs = |n: u64| n as f64 * (n as f64 - 1.0) / 2.0;
         let both: f64 = self.counts.iter().flatten().map(|c| pairs(*c)).sum();
@@ -78,7 +83,7 @@ impl Table {
 
     /// Clustering accuracy: the fraction of correct items under the best one-to-one assignment of clusters to labels.
     ///
-    /// Items in a cluster without an assigned label count as wrong. Returns 0 without items.
+    /// Items in a cluster without an assigned label count as wrong. Returns 0 if there are no items.
     pub fn accuracy(&self) -> f64 {
         ratio(best_assignment(&self.counts) as f64, self.total as f64)
     }
@@ -88,7 +93,8 @@ fn ratio(a: f64, b: f64) -> f64 {
     if b == 0.0 { 0.0 } else { a / b }
 }
 
-/// Returns the largest possible sum of cells with at most one cell from each row and column.
+/// Chooses at most one cell from each row and each column so that the sum of the chosen cells is as large as possible.
+/// Returns this sum.
 ///
 /// Implements the Hungarian method: shortest augmenting paths with potentials, one row at a time.
 fn best_assignment(counts: &[Vec<u64>]) -> u64 {
@@ -170,7 +176,8 @@ mod tests {
         assert_eq!((table.purity(), table.accuracy()), (0.8, 0.6));
     }
 
-    /// Tries every assignment of the rows from `row` on to the columns that are not taken. Returns the largest sum.
+    /// Returns the largest sum over all assignments of rows to columns. Only uses rows with an index of at least `row`,
+    /// and columns that are not `taken`.
     fn naive(counts: &[Vec<u64>], row: usize, taken: &mut Vec<bool>) -> u64 {
         if row == counts.len() {
             return 0;

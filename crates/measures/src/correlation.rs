@@ -1,11 +1,11 @@
 //! Correlation coefficients. Ties are handled as in SciPy.
 //!
-//! `a[i]` and `b[i]` form a pair; extra values of the longer slice are ignored. The coefficients are `None` for fewer
-//! than two pairs, for a constant input and if a value is NaN.
+//! `a[i]` and `b[i]` form a pair; extra values of the longer slice are ignored. A coefficient is `None` if there are
+//! fewer than two pairs, if all values of one slice are equal, or if a value is NaN.
 
 /// Pearson correlation coefficient.
 ///
-/// The result for a constant input can be near 0 instead of `None`, if rounding makes its mean inexact.
+/// Rounding can make the mean of a constant input inexact. The result is then a number instead of `None`.
 pub fn pearson(a: &[f64], b: &[f64]) -> Option<f64> {
     let n = a.len().min(b.len());
     if n < 2 {
@@ -49,14 +49,15 @@ pub fn kendall(a: &[f64], b: &[f64]) -> Option<f64> {
     (denominator > 0.0).then(|| (numerator / denominator).clamp(-1.0, 1.0))
 }
 
-/// Cuts the longer slice to the length of the other. `None` if a value is NaN, which has no rank.
+/// Returns both slices, cut to the length of the shorter one. Returns `None` if a value in them is NaN, because NaN has
+/// no rank.
 fn paired<'a>(a: &'a [f64], b: &'a [f64]) -> Option<(&'a [f64], &'a [f64])> {
     let n = a.len().min(b.len());
     let (a, b) = (&a[..n], &b[..n]);
     (!a.iter().chain(b).any(|value| value.is_nan())).then_some((a, b))
 }
 
-/// Returns the rank of each value; the smallest has rank 1. Equal values get the average of their ranks.
+/// Returns the rank of each value; the smallest value has rank 1. Equal values get the average of their ranks.
 fn ranks(row: &[f64]) -> Vec<f64> {
     let mut order: Vec<usize> = (0..row.len()).collect();
     order.sort_unstable_by(|a, b| row[*a].total_cmp(&row[*b]));
@@ -85,7 +86,7 @@ fn tied<T: PartialEq>(sorted: impl Iterator<Item = T>) -> f64 {
 
 /// Sorts `row` by merge sort. Returns the number of inversions: pairs of values that were in the wrong order.
 ///
-/// `buffer` must have the length of `row`; its content does not matter.
+/// `buffer` must have the same length as `row`. Its initial content does not matter.
 fn inversions(row: &mut [f64], buffer: &mut [f64]) -> f64 {
     if row.len() < 2 {
         return 0.0;

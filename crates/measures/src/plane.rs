@@ -6,10 +6,12 @@ use turnwise_nearest::products;
 use turnwise_core::Vectors;
 use turnwise_core::random::Random;
 
-/// Perplexity: the effective number of neighbors of each point. With n < 91 points, it is (n − 1) / 3 instead.
+/// Perplexity: the effective number of neighbors of each point. If there are n < 91 points, the perplexity is (n − 1) /
+/// 3 instead.
 const PERPLEXITY: f64 = 30.0;
 const ITERATIONS: usize = 400;
-/// Factor of the attraction in the first iterations (early exaggeration). It lets clusters move past each other.
+/// Factor by which the attraction is multiplied in the first iterations (early exaggeration). It lets clusters move
+/// past each other.
 const EXAGGERATION: f64 = 12.0;
 /// Number of iterations with early exaggeration.
 const EXAGGERATED: usize = 120;
@@ -79,10 +81,12 @@ fn affinities(vectors: &Vectors) -> Vec<f32> {
     affinities
 }
 
-/// Returns for each point the probability that the point `own` selects it as a neighbor; 0 for `own` itself.
+/// For each point, returns the probability that point `own` selects it as a neighbor. The probability of `own` itself
+/// is 0.
 ///
-/// `distances` are the squared distances from `own`. The kernel is Gaussian. A binary search finds its precision (half
-/// the inverse variance), so that the probabilities have the requested perplexity.
+/// `distances` holds the squared distance of each point from `own`. The probabilities follow a Gaussian kernel. A
+/// binary search finds the precision of the kernel (half the inverse variance) that results in the requested
+/// perplexity.
 fn conditional(distances: &[f64], own: usize, perplexity: f64) -> Vec<f32> {
     let (mut low, mut high, mut precision) = (0.0f64, f64::INFINITY, 1.0f64);
     let mut probabilities = vec![0.0f64; distances.len()];
@@ -115,7 +119,7 @@ fn conditional(distances: &[f64], own: usize, perplexity: f64) -> Vec<f32> {
 /// Returns the gradient of the t-SNE cost with respect to the position of each point.
 fn gradients(at: &[[f64; 2]], affinities: &[f32], exaggeration: f64) -> Vec<[f64; 2]> {
     let n = at.len();
-    // Returns the sum of the kernel values of point `i`, its attraction and its repulsion.
+    // Returns three values for point `i`: the sum of its kernel values, its attraction, and its repulsion.
     let of_one = |i: usize| {
         let (mut sum, mut attraction, mut repulsion) = (0.0f64, [0.0f64; 2], [0.0f64; 2]);
         for (j, other) in at.iter().enumerate() {
@@ -129,7 +133,7 @@ fn gradients(at: &[[f64; 2]], affinities: &[f32], exaggeration: f64) -> Vec<[f64
                 repulsion[axis] += push * d[axis];
             }
         }
-        // Subtracts the kernel value of the point with itself, which is 1.
+        // Subtract the kernel value of the pair of the point and itself, which is 1.
         (sum - 1.0, attraction, repulsion)
     };
     let parts: Vec<(f64, [f64; 2], [f64; 2])> = (0..n).into_par_iter().map(of_one).collect();
@@ -140,7 +144,8 @@ fn gradients(at: &[[f64; 2]], affinities: &[f32], exaggeration: f64) -> Vec<[f64
     parts.iter().map(gradient).collect()
 }
 
-/// Centers the points, and scales both axes by the same factor. The longer side of the bounding box becomes [−1, 1].
+/// Returns the points, centered, and scaled by the same factor on both axes. The longer side of their bounding box
+/// becomes [−1, 1].
 fn fitted(at: &[[f64; 2]]) -> Vec<[f32; 2]> {
     let side = |axis: usize| {
         let values = at.iter().map(|p| p[axis]);

@@ -1,6 +1,7 @@
-//! Random baseline of ranking measures: the exact mean over all orders, computed without sampling.
+//! Random baseline of ranking measures: the exact mean of each measure over all orders of the documents, computed
+//! without sampling.
 
-/// Random order of `all` documents; `relevant` of them are relevant. The methods return expected values of measures.
+/// Random ranking of `all` documents, of which `relevant` are relevant. The methods return expected values of measures.
 ///
 /// All values are 0 if no document is relevant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -41,7 +42,7 @@ impl RandomBaseline {
         sum
     }
 
-    /// Expected precision at `k`. If there are fewer than `k` documents, the missing ones count as not relevant.
+    /// Expected precision at `k`. If there are fewer than `k` documents, the missing documents count as not relevant.
     pub fn precision(self, k: usize) -> f64 {
         self.prevalence() * self.all.min(k) as f64 / k.max(1) as f64
     }

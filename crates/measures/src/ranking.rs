@@ -8,11 +8,13 @@ pub const RELEVANT: i32 = 1;
 pub struct Ranking {
     /// Grade of each document, best document first; `None` if the document was not judged.
     pub grades: Vec<Option<i32>>,
-    /// All grades above 0 in the judgments, in any order. Judged documents that are not in the ranking are included.
+    /// All grades above 0 in the judgments of the query, in any order. This includes the grades of documents that are
+    /// not in the ranking.
     pub given: Vec<i32>,
-    /// Number of documents that were judged as not relevant, in the ranking or not. Only bpref uses it.
+    /// Number of documents that were judged as not relevant, including those that are not in the ranking. Only bpref
+    /// uses it.
     pub judged_not: usize,
-    /// Lowest grade of a relevant document, at least 1.
+    /// Lowest grade that counts as relevant; must be at least 1.
     pub level: i32,
 }
 
@@ -33,7 +35,7 @@ impl Ranking {
         self.grades.iter().map(|grade| self.is_relevant(*grade))
     }
 
-    /// Number of relevant documents, in the ranking or not.
+    /// Number of relevant documents, including those that are not in the ranking.
     pub fn relevant(&self) -> usize {
         self.given.iter().filter(|grade| **grade >= self.level).count()
     }
@@ -58,7 +60,7 @@ impl Ranking {
         ratio(sum, self.relevant())
     }
 
-    /// Reciprocal rank of the first relevant document; 0 if there is none.
+    /// Reciprocal rank of the first relevant document; 0 if the ranking contains no relevant document.
     pub fn reciprocal_rank(&self) -> f64 {
         self.flags().position(|relevant| relevant).map_or(0.0, |at| 1.0 / (at + 1) as f64)
     }
@@ -68,7 +70,8 @@ impl Ranking {
         ratio(self.found(k) as f64, k)
     }
 
-    /// Recall at `k`: the fraction of the relevant documents that are among the first `k`; 0 if none is relevant.
+    /// Recall at `k`: the fraction of the relevant documents that are among the first `k`; 0 if no document is
+    /// relevant.
     pub fn recall(&self, k: usize) -> f64 {
         ratio(self.found(k) as f64, self.relevant())
     }
@@ -99,9 +102,10 @@ impl Ranking {
         gain(&mut self.grades.iter().take(k).map(|grade| grade.unwrap_or(0))) / best
     }
 
-    /// bpref: the mean over all relevant documents of 1 minus a penalty. Documents not in the ranking count as 0.
+    /// bpref: the mean score of all relevant documents. The score of a relevant document is 1 minus a penalty, or 0 if
+    /// the document is not in the ranking.
     ///
-    /// The penalty of a document grows with the number of documents above it that were judged as not relevant.
+    /// The penalty of a relevant document grows with the number of documents above it that were judged as not relevant.
     /// Documents without a judgment are ignored.
     pub fn bpref(&self) -> f64 {
         let relevant = self.relevant();
@@ -120,9 +124,11 @@ impl Ranking {
         ratio(sum, relevant)
     }
 
-    /// Interpolated precision: the highest precision at any rank whose recall is at least `recall`; 0 if there is none.
+    /// Interpolated precision: the highest precision at any rank at which the recall is at least `recall`; 0 if there
+    /// is no such rank.
     ///
-    /// As in trec_eval, ⌊`recall` · R + 0.9⌋ of the R relevant documents are enough.
+    /// As in trec_eval, a rank qualifies if ⌊`recall` · R + 0.9⌋ of the R relevant documents are at this rank or above
+    /// it.
     pub fn interpolated_precision(&self, recall: f64) -> f64 {
         let needed = (self.relevant() as f64 * recall + 0.9) as usize;
         let mut found = 0usize;

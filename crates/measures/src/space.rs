@@ -20,8 +20,8 @@ pub struct Space {
 
 /// Computes alignment and uniformity over all pairs of unit vectors.
 ///
-/// `same(a, b)` returns whether rows `a` and `b` are a positive pair; it is called only with a > b. The result is
-/// `None` if no pair or every pair is positive.
+/// `same(a, b)` returns whether the vectors in rows `a` and `b` are a positive pair. It is called only with a > b. The
+/// result is `None` if no pair is positive or if every pair is positive.
 pub fn space(vectors: &Vectors, same: impl Fn(usize, usize) -> bool + Sync) -> Option<Space> {
     // The sums are computed per row and added in row order, so the result does not depend on the number of threads.
     let rows: Vec<[f64; 5]> = (0..vectors.len())

@@ -28,7 +28,8 @@ const LARGE: usize = 1 << 17;
 /// multiplication needs this alignment for its packed copies of matrices.
 const ALIGNED: usize = 128;
 /// Number of size classes between two powers of two. Sizes are rounded up to a class, by at most 1/8. A block can then
-/// be reused for a slightly different size, as training batches differ in their numbers of tokens.
+/// be reused for an allocation of a slightly different size. This is frequent in training, because batches differ in
+/// their number of tokens.
 const CLASSES_PER_POWER: usize = 8;
 /// Maximum number of cached blocks.
 const MAX_BLOCKS: usize = 1024;
@@ -52,8 +53,9 @@ struct FreeBlocks {
 
 static CACHE: BlockCache = BlockCache::new();
 
-/// Enables the cache of freed blocks of at least 128 KiB. It keeps at most `bytes` bytes and 1024 blocks. Without this
-/// call, nothing is cached. Call it only once: each call resets the limit in bytes, without counting the cached blocks.
+/// Enables the cache of freed blocks of at least 128 KiB. The cache keeps at most `bytes` bytes and 1024 blocks.
+/// Without this call, nothing is cached. Call this function only once: each call sets the limit in bytes as if the
+/// cache were empty.
 pub fn enable_block_cache(bytes: usize) {
     CACHE.enable(bytes);
 }
@@ -73,8 +75,8 @@ impl BlockCache {
         self.free.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Removes a block of exactly `size` bytes from the cache and returns it. Returns `None` if there is none or the
-    /// cache is disabled.
+    /// Removes a block of exactly `size` bytes from the cache and returns it. Returns `None` if there is no such block,
+    /// or if the cache is disabled.
     fn take(&self, size: usize) -> Option<*mut u8> {
         if !self.enabled.load(Ordering::Relaxed) {
             return None;
@@ -90,7 +92,8 @@ impl BlockCache {
         Some(ptr::with_exposed_provenance_mut(address))
     }
 
-    /// Adds a block to the cache. Returns false, and leaves the block to the caller, if the cache is disabled or full.
+    /// Adds a block to the cache and returns true. Returns false if the cache is disabled or full; the caller must then
+    /// free the block.
     fn put(&self, block: *mut u8, size: usize) -> bool {
         if !self.enabled.load(Ordering::Relaxed) {
             return false;
@@ -107,8 +110,8 @@ impl BlockCache {
     }
 }
 
-/// Returns the layout to allocate for a requested layout. For a cacheable layout, the size is rounded up to a size
-/// class, and the alignment is [`ALIGNED`]. Other layouts are unchanged.
+/// Returns the layout that is actually allocated for a requested layout. For a cacheable layout, the size is rounded up
+/// to a size class, and the alignment is [`ALIGNED`]. Other layouts are unchanged.
 fn actual_layout(layout: Layout) -> Layout {
     if !is_cacheable(layout) {
         return layout;
@@ -131,7 +134,7 @@ unsafe impl GlobalAlloc for Memory {
         {
             return block;
         }
-        // SAFETY: the layout is at least as large as the caller's, which has a nonzero size.
+        // SAFETY: the size of `actual` is at least `layout.size()`, which the caller guarantees to be nonzero.
         unsafe { MiMalloc.alloc(actual) }
     }
 
@@ -144,7 +147,7 @@ unsafe impl GlobalAlloc for Memory {
             unsafe { ptr::write_bytes(block, 0, layout.size()) };
             return block;
         }
-        // SAFETY: the layout is at least as large as the caller's, which has a nonzero size.
+        // SAFETY: the size of `actual` is at least `layout.size()`, which the caller guarantees to be nonzero.
         unsafe { MiMalloc.alloc_zeroed(actual) }
     }
 
@@ -153,7 +156,7 @@ unsafe impl GlobalAlloc for Memory {
         if is_cacheable(layout) && CACHE.put(block, actual.size()) {
             return;
         }
-        // SAFETY: the block was allocated with this layout.
+        // SAFETY: the block was allocated with the layout `actual`.
         unsafe { MiMalloc.dealloc(block, actual) }
     }
 
@@ -174,8 +177,8 @@ unsafe impl GlobalAlloc for Memory {
                 return new;
             }
         }
-        // SAFETY: the block has the layout of `actual_layout`, and the new size is that of `actual_layout` for
-        // `wanted`.
+        // SAFETY: the block was allocated with the layout `actual_layout(layout)`, and the new size is that of
+        // `actual_layout(wanted)`.
         unsafe { MiMalloc.realloc(block, actual_layout(layout), actual_layout(wanted).size()) }
     }
 }

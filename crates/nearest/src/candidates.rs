@@ -1,5 +1,5 @@
-//! Two ways to find candidates by quantized vectors: a beam search in the graph, and a scan of all allowed nodes. The
-//! native builder uses the beam search too.
+//! Two methods that find candidates by their quantized vectors: a beam search in the graph, and a scan of all allowed
+//! nodes. The native builder uses the beam search too.
 
 use std::cmp::Ordering;
 
@@ -11,13 +11,13 @@ use crate::{
 /// Bit in [`Candidate::node`] that marks a candidate whose neighbors have been visited.
 pub(crate) const EXPANDED: u32 = 1 << 31;
 
-/// Number of consecutive words that can be cleared in the time of clearing one word at a random address.
+/// Number of consecutive words that can be cleared in the time that it takes to clear one word at a random address.
 const CLEARED_PER_WORD: usize = 8;
 
-/// Visited node with its distance from the query.
+/// Visited node, and its distance from the query.
 #[derive(Clone, Copy)]
 pub(crate) struct Candidate {
-    /// Distance; smaller is nearer.
+    /// Distance from the query; smaller is nearer.
     pub(crate) distance: f32,
     /// The node. During a beam search, its top bit may be [`EXPANDED`].
     pub(crate) node: u32,
@@ -53,9 +53,9 @@ impl Visited {
     }
 }
 
-/// Computes the distances of graph nodes from one query.
+/// Computes the distances between one query and the nodes of a graph.
 pub(crate) trait NodeDistance {
-    /// Returns the distance of a node; smaller is nearer.
+    /// Returns the distance of a node from the query; smaller is nearer.
     ///
     /// # Safety
     ///
@@ -65,7 +65,7 @@ pub(crate) trait NodeDistance {
     fn prefetch<S: Distances>(&self, node: u32);
 }
 
-/// Distances of the nodes from a query, computed from 8-bit codes.
+/// Distances between a query and the nodes of a graph, computed from 8-bit codes.
 #[derive(Clone, Copy)]
 pub(crate) struct CodeDistances<'a> {
     pub(crate) codes: &'a [u8],
@@ -106,7 +106,8 @@ pub(crate) struct Lists<'a> {
 }
 
 impl<'a> Lists<'a> {
-    /// Returns the list of a node, with its unused entries. Returns an empty list if the node is not on this level.
+    /// Returns the neighbor list of a node, including unused entries at the end. Returns an empty list if the node is
+    /// not on this level.
     #[inline(always)]
     pub(crate) fn of(self, node: u32) -> &'a [u32] {
         self.flat.get(node as usize * self.width..(node as usize + 1) * self.width).unwrap_or(&[])
@@ -119,8 +120,8 @@ impl<'a> Lists<'a> {
     }
 }
 
-/// Greedy search on one level: starts at `at`, moves to the neighbor nearest to the query, and stops if no neighbor is
-/// nearer. Returns the last node. `nodes` is the number of nodes.
+/// Greedy search on one level: starts at `at`, repeatedly moves to the neighbor nearest to the query, and stops if no
+/// neighbor is nearer than the current node. Returns this node. `nodes` is the number of nodes of the graph.
 ///
 /// # Safety
 ///
@@ -142,7 +143,7 @@ pub(crate) unsafe fn descend<S: Distances>(
             distances.prefetch::<S>(*neighbor);
         }
         for neighbor in list {
-            // SAFETY: as above.
+            // SAFETY: the caller guarantees codes for all nodes; neighbors are compared with the number of nodes.
             let this = unsafe { distances.distance::<S>(*neighbor) };
             if this < distance {
                 (distance, at) = (this, *neighbor);
@@ -154,8 +155,9 @@ pub(crate) unsafe fn descend<S: Distances>(
     }
 }
 
-/// Beam search on one level: expands the nearest unexpanded candidate by visiting its neighbors, until all candidates
-/// are expanded. At the end, `candidates` holds the nearest visited nodes, at most `ef`, the nearest first.
+/// Beam search on one level: repeatedly expands the nearest candidate that is not expanded yet, by visiting its
+/// neighbors. Stops if all candidates are expanded. At the end, `candidates` holds at most `ef` nearest visited nodes,
+/// the nearest first.
 ///
 /// # Safety
 ///
@@ -192,7 +194,7 @@ pub(crate) unsafe fn walk<S: Distances>(
         }
         let before = seen.len();
         for neighbor in lists.of(node) {
-            // `NONE` marks the end of the list; it is larger than any node.
+            // `NONE`, which marks the end of the list, is larger than any node number.
             if *neighbor as usize >= nodes {
                 break;
             }
@@ -211,7 +213,7 @@ pub(crate) unsafe fn walk<S: Distances>(
             if let Some(later) = fresh.get(n + AHEAD) {
                 distances.prefetch::<S>(*later);
             }
-            // SAFETY: as above.
+            // SAFETY: the caller guarantees codes for all nodes; neighbors are compared with the number of nodes.
             let distance = unsafe { distances.distance::<S>(fresh[n]) };
             if candidates.len() >= ef {
                 if candidates.last().is_some_and(|last| distance >= last.distance) {
@@ -230,7 +232,7 @@ pub(crate) unsafe fn walk<S: Distances>(
     }
 }
 
-/// Number of nodes to prefetch ahead in a scan with a filter.
+/// In a scan with a filter, number of nodes between the prefetched node and the current node.
 const AHEAD: usize = 8;
 
 /// Task that finds the `keep` nearest allowed nodes by computing the distances of all allowed nodes.
@@ -240,7 +242,7 @@ pub(crate) struct ApproximateScan<'a, N> {
     /// The allowed nodes; `None` for all.
     pub(crate) filter: Option<&'a NodeSet>,
     pub(crate) keep: usize,
-    /// The result, in no particular order.
+    /// Receives the found nodes, in no particular order.
     pub(crate) candidates: &'a mut Vec<Candidate>,
 }
 
@@ -252,8 +254,8 @@ impl<N: NodeDistance> Task for ApproximateScan<'_, N> {
         let ApproximateScan { distances, nodes, filter, keep, candidates } = self;
         candidates.clear();
         let mut best = Best { candidates, keep, worst: f32::INFINITY };
-        // Loops instead of closures: a closure is compiled without the processor's features, so its intrinsics are
-        // calls.
+        // This code uses loops instead of closures. A closure is compiled without the processor's features, so its
+        // intrinsics would not be inlined.
         match filter {
             None => {
                 for node in 0..nodes as u32 {
@@ -276,11 +278,12 @@ impl<N: NodeDistance> Task for ApproximateScan<'_, N> {
     }
 }
 
-/// Collector of the best candidates. The list grows to twice its final size before the worse half is dropped.
+/// Collector of the best candidates. When the list has twice its final size, the worse half is dropped.
 struct Best<'a> {
     candidates: &'a mut Vec<Candidate>,
     keep: usize,
-    /// Distance of the farthest candidate that the last drop kept. Candidates that are not nearer are skipped.
+    /// Distance of the farthest candidate that remained when candidates were last dropped. Candidates that are not
+    /// nearer are skipped.
     worst: f32,
 }
 

@@ -8,20 +8,21 @@ use crate::{
     distances::{CODE_STEP, Dispatch, Distances, Task},
 };
 
-/// Largest signed code. The smallest is its negative.
+/// Largest signed code. The smallest signed code is −127.
 const LARGEST: f32 = 127.0;
-/// Fraction of the vectors' numbers that are not clipped. Clipping the largest numbers makes the codes finer.
+/// Fraction of the vector components that are not clipped. Clipping the largest components makes the quantization of
+/// the others finer.
 const WITHIN: f64 = 0.9998;
 const SAMPLE: usize = 2_000_000;
 
-/// Quantizer to 8-bit codes. A code is a number times the scale, rounded and clipped to ±127.
+/// Quantizer of numbers to 8-bit codes. A code is a number times the scale, rounded and clipped to ±127.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Quantizer {
     pub(crate) scale: f32,
 }
 
 impl Quantizer {
-    /// Creates a quantizer for vectors. `numbers` is a sample of their numbers.
+    /// Creates a quantizer for many vectors. `numbers` is a sample of the components of the vectors.
     pub(crate) fn fit(numbers: Vec<f32>) -> Self {
         Quantizer { scale: scale(range(numbers, WITHIN)) }
     }
@@ -47,7 +48,8 @@ impl Quantizer {
         (scaled + HALF.copysign(scaled)) as i32 as i8
     }
 
-    /// Returns the codes of `rows` vectors, biased by 128. `give(row, out)` writes the vector of a row to `out`.
+    /// Returns the codes of `rows` vectors, biased by 128 and padded to whole rows. `give(row, out)` writes the vector
+    /// of a row to `out`.
     pub(crate) fn encode(
         self,
         rows: usize,
@@ -67,14 +69,15 @@ impl Quantizer {
     }
 }
 
-/// Returns the numbers at evenly spread indices below `count`. `number` returns the number at an index.
+/// Returns a sample of `count` numbers: those at evenly spread indices. `number` returns the number at an index.
 pub(crate) fn sample_evenly(count: usize, number: impl FnMut(usize) -> f32) -> Vec<f32> {
     // With an odd step, the sample covers all dimensions if their number is a power of two.
     let step = (count / SAMPLE).max(1) | 1;
     (0..count).step_by(step).map(number).collect()
 }
 
-/// Returns the quantile `within` of the absolute values. If it is 0, returns the largest; without numbers, 0.
+/// Returns the quantile `within` of the absolute values of the numbers. If this quantile is 0, returns the largest
+/// absolute value. Returns 0 if there are no numbers.
 pub(crate) fn range(mut numbers: Vec<f32>, within: f64) -> f32 {
     if numbers.is_empty() {
         return 0.0;
@@ -86,7 +89,7 @@ pub(crate) fn range(mut numbers: Vec<f32>, within: f64) -> f32 {
     if *range > 0.0 { *range } else { above.iter().copied().fold(0.0, f32::max) }
 }
 
-/// Returns 128 times the sum of the signed codes of a row. `Distances::code_dot` needs this number.
+/// Returns 128 times the sum of the signed codes of a row, the argument `bias` of `Distances::code_dot`.
 pub(crate) fn bias(row: &[u8]) -> i32 {
     row.iter().map(|code| (i32::from(*code) - 128) << 7).sum()
 }
@@ -129,7 +132,8 @@ impl Codes {
         self.norms.len()
     }
 
-    /// Returns the squared norms of the rows for [`CodeDistances`]; empty if the metric is the inner product.
+    /// Returns the squared norms of the rows, for [`CodeDistances`]. The slice is empty if the metric is the inner
+    /// product.
     pub(crate) fn distance_norms(&self) -> &[u32] {
         if self.metric == Metric::InnerProduct { &[] } else { &self.norms }
     }
@@ -159,8 +163,9 @@ impl Codes {
     }
 }
 
-/// Task that computes the distance between two rows of codes, which is never negative. With `norms`, this is the
-/// squared Euclidean distance; otherwise, it is the maximum possible product minus the product of the rows.
+/// Task that computes the distance between two rows of codes. The distance is never negative. If `norms` is given, this
+/// is the squared Euclidean distance. Otherwise, it is the largest possible inner product minus the inner product of
+/// the rows.
 pub(crate) struct PairDistance<'a> {
     pub(crate) a: &'a [u8],
     /// 128 times the sum of the signed codes of `a`.
@@ -206,7 +211,7 @@ impl AlignedBytes {
     }
 
     pub(crate) fn bytes_mut(&mut self) -> &mut [u8] {
-        // SAFETY: as above, and the borrow is exclusive.
+        // SAFETY: the lines are contiguous and have at least `length` bytes; the borrow is exclusive.
         unsafe { std::slice::from_raw_parts_mut(self.lines.as_mut_ptr().cast(), self.length) }
     }
 }

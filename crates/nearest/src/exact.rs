@@ -1,4 +1,5 @@
-//! Exact scores of vectors outside a graph and of graph nodes, computed from vectors that are not quantized.
+//! Exact scores of the nodes of a graph, and of vectors that are not in a graph. They are computed from vectors that
+//! are not quantized.
 
 use half::f16;
 
@@ -10,7 +11,8 @@ use crate::{
     search::NodeSet,
 };
 
-/// Scores vectors that are not in a graph. A graph file with f32 vectors gives the same vector the same score.
+/// Computes the scores of vectors that are not in a graph. A search in a graph file with f32 vectors returns the same
+/// score for the same vector.
 pub struct Scorer {
     metric: Metric,
     query: Vec<f32>,
@@ -19,8 +21,8 @@ pub struct Scorer {
 }
 
 impl Scorer {
-    /// Creates a scorer for a query. Returns `None` for a zero query if the metric is the cosine, and an error if a number
-    /// of the query is not finite.
+    /// Creates a scorer for a query. Returns `None` for a zero query if the metric is the cosine. Returns an error if a
+    /// number of the query is not finite.
     pub fn new(metric: Metric, query: &[f32]) -> Result<Option<Self>> {
         let mut prepared_query = Vec::new();
         let usable = prepare_vector(metric, query.len(), query, &mut prepared_query);
@@ -29,8 +31,8 @@ impl Scorer {
         Ok(usable.then_some(Scorer { metric, query: prepared_query, vector: Vec::new(), level }))
     }
 
-    /// Returns the score of a vector; `None` for a zero vector if the metric is the cosine. Returns an error if the vector
-    /// and the query differ in length, or if a number is not finite.
+    /// Returns the score of a vector, or `None` for a zero vector if the metric is the cosine. Returns an error if the
+    /// vector and the query differ in length, or if a number is not finite.
     pub fn score(&mut self, vector: &[f32]) -> Result<Option<f32>> {
         let Scorer { metric, query, vector: prepared, level } = self;
         let usable = prepare_vector(*metric, query.len(), vector, prepared).map_err(Error::input)?;
@@ -54,11 +56,11 @@ impl Task for One<'_> {
     }
 }
 
-/// Returns the score of two vectors.
+/// Returns the score of two prepared vectors: their inner product, or their negated distance if the metric is L2.
 ///
 /// # Safety
 ///
-/// Both vectors must have `length` numbers.
+/// Both pointers must be valid for `length` numbers.
 #[inline(always)]
 unsafe fn pair<S: Distances>(metric: Metric, a: *const f32, b: *const f32, length: usize) -> f32 {
     // SAFETY: guaranteed by the caller.
@@ -142,7 +144,7 @@ impl Task for ExactScan<'_> {
 /// Task that scores all nodes exactly for several queries. Each vector is read only once for all queries.
 pub(crate) struct ExactScans<'a> {
     pub(crate) graph: &'a GraphFile,
-    /// For each query, its prepared vector and its best hits.
+    /// For each query, its prepared vector, and a list that receives its best hits.
     pub(crate) queries: &'a mut [(Vec<f32>, Vec<Hit>)],
     pub(crate) k: usize,
 }
@@ -167,7 +169,7 @@ impl Task for ExactScans<'_> {
     }
 }
 
-/// Collector of the best hits. The list grows to twice its final size before the worse half is dropped.
+/// Collector of the best hits. When the list has twice its final size, the worse half is dropped.
 struct Best<'a> {
     k: usize,
     hits: &'a mut Vec<Hit>,
@@ -194,8 +196,9 @@ impl Best<'_> {
     }
 }
 
-/// Replaces `out` with the inner products of each row of `a` with each row of `b`, one row of products for each row of
-/// `a`. Rows have `dim` numbers; an incomplete last row is ignored. If `dim` is 0, `out` is empty.
+/// Computes the inner product of each row of `a` and each row of `b`. Replaces `out` with the products: one row of
+/// products for each row of `a`. Rows have `dim` numbers; an incomplete last row is ignored. If `dim` is 0, `out`
+/// becomes empty.
 pub fn products(a: &[f32], b: &[f32], dim: usize, out: &mut Vec<f32>) {
     out.clear();
     if dim > 0 {
@@ -226,8 +229,8 @@ impl Task for Products<'_> {
     }
 }
 
-/// Returns the indices of the `count` highest scores that are greater than `above`, the highest first. Ties are sorted by
-/// ascending index. The index `own` is excluded.
+/// Returns the indices of the `count` highest scores, the highest first. Only scores greater than `above` count, and
+/// the index `own` is excluded. Equal scores are sorted by ascending index.
 pub fn highest(scores: &[f32], own: usize, count: usize, above: f32) -> Vec<u32> {
     let mut indices: Vec<u32> =
         (0..scores.len() as u32).filter(|n| *n as usize != own && scores[*n as usize] > above).collect();

@@ -29,7 +29,7 @@ use crate::{BuildOptions, Builder, Metric, Points, VectorFormat, build::BuildOut
 #[cfg(target_endian = "big")]
 compile_error!("graph files are memory-mapped and little-endian; big-endian targets are not supported");
 
-/// Size of the header, which is at the start of the file, in bytes.
+/// Size in bytes of the header, which is at the start of the file.
 pub(crate) const HEADER_BYTES: usize = 4096;
 /// Number of bytes that one checksum covers.
 pub(crate) const BLOCK: usize = 64 << 10;
@@ -53,13 +53,14 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    /// Returns all kinds of sections in the order of their numbers, from 1. `level` is the level of the links.
+    /// Returns all kinds of sections in the order of their numbers in the file, which start at 1. `level` is the level
+    /// of the kind `Links`.
     fn all(level: u32) -> [Kind; 8] {
         use Kind::*;
         [Codes, Originals, Links(level), Norms, Starts, Rows, Checks, Nibbles]
     }
 
-    /// Returns the number of the kind in the file, and the level of its links (0 for kinds without links).
+    /// Returns the number of the kind in the file, and the level of the links (0 for all other kinds).
     fn numbers(self) -> (u32, u32) {
         let level = if let Kind::Links(level) = self { level } else { 0 };
         let number = Kind::all(level).iter().position(|kind| *kind == self).unwrap_or_default();
@@ -98,9 +99,9 @@ pub(crate) struct Header {
     pub(crate) metric: Metric,
     pub(crate) format: VectorFormat,
     pub(crate) builder: Builder,
-    /// Maximum number of neighbors of a node on each level above 0; twice as many on level 0.
+    /// Maximum number of neighbors of a node on each level above 0. On level 0, the maximum is twice this number.
     pub(crate) m: usize,
-    /// Number of candidates in the beam search when the builder inserted a node.
+    /// Number of candidates in the beam search by which the builder found the neighbors of each node.
     pub(crate) ef: usize,
     pub(crate) nodes: usize,
     pub(crate) scale: f32,
@@ -214,7 +215,7 @@ pub(crate) fn write(content: &Content, out: &mut (impl Write + Seek)) -> io::Res
     out.write_all(&header.bytes())
 }
 
-/// Returns the sections in the order of the file. `checks` is the size in bytes of the last section, the checksums.
+/// Returns the sections in file order. `checks` is the size in bytes of the last section, which holds the checksums.
 fn list(content: &Content, checks: usize) -> Vec<Section> {
     let Content { points, options, made } = content;
     let nodes = made.graph.len();
@@ -272,7 +273,7 @@ fn sections(content: &Content, out: &mut dyn Write) -> io::Result<()> {
     section.put_all(&rows)
 }
 
-/// Replaces `out` with the bytes of the numbers. The compiler turns the loop into a copy.
+/// Replaces `out` with the bytes of the numbers. The compiler replaces the loop by a memory copy.
 fn to_bytes<T: Copy, const N: usize>(numbers: &[T], bytes: impl Fn(T) -> [u8; N], out: &mut Vec<u8>) {
     out.resize(numbers.len() * N, 0);
     for (place, number) in out.chunks_exact_mut(N).zip(numbers) {
@@ -280,7 +281,7 @@ fn to_bytes<T: Copy, const N: usize>(numbers: &[T], bytes: impl Fn(T) -> [u8; N]
     }
 }
 
-/// Writer of sections, which pads each section to a multiple of 64 bytes.
+/// Writes sections, and pads each section with zeros to a multiple of 64 bytes.
 struct SectionWriter<'a> {
     out: &'a mut dyn Write,
     length: usize,

@@ -34,7 +34,7 @@ impl Links {
     }
 }
 
-/// The highest level of a point, and its neighbors (as points) on each level from 0.
+/// The highest level of a point, and its neighbors on each level, starting at level 0. Neighbors are point numbers.
 pub(crate) struct BuiltNode {
     pub(crate) level: usize,
     pub(crate) neighbors: Vec<Vec<u32>>,
@@ -76,7 +76,7 @@ impl Graph {
     }
 }
 
-/// Adds links on level 0 until all nodes can be reached from node 0.
+/// Adds links to level 0 of a graph, until all nodes can be reached from node 0.
 ///
 /// An unreachable node is added to the list of the nearest reachable node that has a free or a redundant entry. An
 /// entry is redundant if its neighbor can also be reached on another path.
@@ -125,14 +125,15 @@ pub(crate) fn reachable(graph: &Graph) -> usize {
 
 struct Traversal {
     reached: Vec<bool>,
-    /// For each list entry, whether the traversal first reached a node through it. These entries form a spanning tree.
+    /// For each list entry, whether the traversal first reached a node through this entry. Such entries form a spanning
+    /// tree.
     needed: Vec<bool>,
     /// Reached nodes whose neighbors have not been visited yet.
     waiting: Vec<u32>,
 }
 
 impl Traversal {
-    /// Visits a node, and all nodes that can be reached from it and have not been visited.
+    /// Visits the node `from`, and all nodes that can be reached from it and have not been visited yet.
     fn reach(&mut self, graph: &Graph, from: u32) {
         let links = &graph.levels[0];
         self.reached[from as usize] = true;

@@ -26,7 +26,7 @@ pub struct GraphFile {
     // Byte ranges of the sections.
     codes: SearchCodes<Range<usize>>,
     originals: Range<usize>,
-    /// Neighbor lists of each level, from level 0.
+    /// Neighbor lists of each level, starting at level 0.
     links: Vec<Range<usize>>,
     norms: Option<Range<usize>>,
     starts: Range<usize>,
@@ -34,7 +34,7 @@ pub struct GraphFile {
     checks: Range<usize>,
 }
 
-/// Quantized vectors of all nodes, by which a search finds candidates.
+/// Quantized vectors of all nodes, with which a search finds candidates.
 pub(crate) enum SearchCodes<T> {
     Nibbles(T),
     Codes(T),
@@ -50,13 +50,13 @@ enum Bytes {
 pub struct GraphInfo {
     /// Number of dimensions of a vector.
     pub dim: usize,
-    /// Number of nodes (different vectors).
+    /// Number of nodes, that is, of distinct vectors.
     pub nodes: usize,
     /// Number of rows. Rows with equal vectors belong to one node.
     pub rows: usize,
-    /// Maximum number of neighbors of a node on each level above 0; twice as many on level 0.
+    /// Maximum number of neighbors of a node on each level above 0. On level 0, the maximum is twice this number.
     pub m: usize,
-    /// Number of candidates in the beam search when the builder inserted a node.
+    /// Number of candidates in the beam search by which the builder found the neighbors of each node.
     pub ef: usize,
     /// Builder of the graph.
     pub builder: Builder,
@@ -74,15 +74,15 @@ fn damaged(path: &Path, what: impl Into<String>) -> Error {
 
 impl GraphFile {
     /// Opens and memory-maps a graph file. Returns an error if the file cannot be read, or if its header or the size of
-    /// a section is wrong. The content is checked only by [`GraphFile::verify`].
+    /// a section is wrong. The content of the sections is not checked; [`GraphFile::verify`] does so.
     pub fn open(path: &Path) -> Result<Self> {
         let file = File::open(path).at("open", path)?;
-        // SAFETY: such files are written under a temporary name and are never changed after that.
+        // SAFETY: graph files are written under a temporary name and are never changed after that.
         let map = unsafe { Mmap::map(&file) }.at("map", path)?;
         GraphFile::new(Bytes::Mapped(map), path)
     }
 
-    /// Opens a copy of the bytes of a graph file, with the checks of [`GraphFile::open`].
+    /// Copies the bytes of a graph file and opens the copy, with the same checks as [`GraphFile::open`].
     pub fn from_bytes(bytes: &[u8]) -> Result<Self> {
         let mut owned = AlignedBytes::filled(bytes.len(), 0);
         owned.bytes_mut().copy_from_slice(bytes);
@@ -168,7 +168,7 @@ impl GraphFile {
         }
     }
 
-    /// Returns the number of nodes (different vectors).
+    /// Returns the number of nodes, that is, of distinct vectors.
     pub fn nodes(&self) -> usize {
         self.header.nodes
     }
@@ -181,7 +181,8 @@ impl GraphFile {
         self.numbers(&self.rows).get(from..to).unwrap_or(&[])
     }
 
-    /// Returns the original vector of a node; for the cosine, normalized. Panics if the node does not exist.
+    /// Returns the original vector of a node, normalized if the metric is the cosine. Panics if the node does not
+    /// exist.
     pub fn vector(&self, node: u32) -> Vec<f32> {
         let dim = self.header.dim;
         match self.originals() {

@@ -1,13 +1,14 @@
 //! Nearest-neighbor search of turnwise.
 //!
-//! [`Points`] collects the vectors of an index; equal vectors become one point. [`write_graph`] builds an HNSW graph over
-//! the points and writes it to a file. The builder is hnsw_rs ([`Builder::HnswRs`]) or our own ([`Builder::Native`]).
+//! [`Points`] collects the vectors of an index. Equal vectors become one point. [`write_graph`] builds an HNSW graph
+//! over the points and writes it to a file. The builder is hnsw_rs ([`Builder::HnswRs`]) or the native builder of this
+//! crate ([`Builder::Native`]).
 //!
-//! A [`GraphFile`] is read-only and memory-mapped, so any number of processes can share it. It contains quantized vectors
-//! for the beam search, neighbor lists of fixed length, and the original vectors. A search scores the best candidates
-//! exactly, with the original vectors.
+//! A [`GraphFile`] is read-only and memory-mapped, so any number of processes can share it. It contains quantized
+//! vectors for the beam search, neighbor lists of fixed length, and the original vectors. A search scores the best
+//! candidates exactly, with the original vectors.
 //!
-//! This is a separate crate so that development builds can optimize it fully.
+//! The search is a separate crate so that development builds can optimize it fully.
 //!
 //! ```
 //! use turnwise_nearest::{BuildOptions, Metric, Points, Scratch, SearchOptions};

@@ -1,4 +1,4 @@
-//! 4-bit codes (nibbles): approximate products that read half as much memory as 8-bit codes.
+//! 4-bit codes of vectors (nibbles), for approximate inner products. They take half as much memory as 8-bit codes.
 //!
 //! Memory bandwidth limits the speed of a beam search, which needs only an approximate order of the candidates. If
 //! nibbles are not accurate enough for the vectors, the graph uses 8-bit codes.
@@ -14,17 +14,19 @@ use crate::{
     points::Points,
 };
 
-/// Fraction of the vectors' numbers that are not clipped. Clipping the largest numbers makes the nibbles finer.
+/// Fraction of the vector components that are not clipped. Clipping the largest components makes the quantization of
+/// the others finer.
 const WITHIN: f64 = 0.995;
 const NEAREST: usize = 10;
 /// Minimum fraction of the nearest vectors that must be found in the accuracy test.
 const ENOUGH: f64 = 0.99;
-/// In the accuracy test, a nearest vector counts as found if it is among this number of best vectors by nibbles.
+/// Number of vectors that nibbles rank highest in the accuracy test. A nearest vector counts as found if it is among
+/// them.
 const AMONG: usize = 20;
 const TRIES: usize = 128;
 const SAMPLE: usize = 4096;
-/// Bytes per block of [`CODE_STEP`] numbers. The lower four bits of the bytes hold the first half of the numbers, and the
-/// upper four bits the second half.
+/// Number of bytes per block of [`CODE_STEP`] nibbles. The lower four bits of the bytes hold the first half of the
+/// nibbles, and the upper four bits hold the second half.
 const HALF: usize = CODE_STEP / 2;
 
 pub(crate) fn row_bytes(dim: usize) -> usize {
@@ -39,7 +41,7 @@ pub(crate) struct Nibbles {
 
 impl Nibbles {
     /// Quantizes the points in the given order. Returns `None` if nibbles are not accurate enough for a sample of the
-    /// points. Also returns `None` if the metric is L2, because nibbles support only products.
+    /// points. Also returns `None` if the metric is L2, because nibbles support only inner products.
     pub(crate) fn if_accurate(points: &Points<'_>, order: &[u32]) -> Option<Self> {
         let products = points.metric != Metric::L2;
         let give = |row: usize, out: &mut Vec<f32>| points.prepare(order[row], out);
@@ -48,7 +50,7 @@ impl Nibbles {
     }
 
     /// Quantizes vectors. A nibble `n` represents the number `(2n − 15) · step / 2`, with one `step` for all vectors.
-    /// `numbers` is a sample of the vectors' numbers; `give(row, out)` writes the vector of a row to `out`.
+    /// `numbers` is a sample of the vector components. `give(row, out)` writes the vector of a row to `out`.
     fn new(rows: usize, dim: usize, numbers: Vec<f32>, give: impl Fn(usize, &mut Vec<f32>) + Sync) -> Self {
         // Sixteen steps cover the range from −range to +range.
         let scale = 8.0 / range(numbers, WITHIN);
@@ -68,7 +70,7 @@ impl Nibbles {
         Nibbles { row, bytes }
     }
 
-    /// Quantizes vectors that are stored one after the other.
+    /// Quantizes vectors of `dim` components, which are stored one after the other.
     fn of_flat(vectors: &[f32], dim: usize) -> Self {
         let give = |row: usize, out: &mut Vec<f32>| vectors[row * dim..][..dim].clone_into(out);
         Nibbles::new(vectors.len() / dim, dim, sample_evenly(vectors.len(), |at| vectors[at]), give)
@@ -99,7 +101,8 @@ impl Sample {
         Sample { dim: points.dim, vectors }
     }
 
-    /// Returns whether the best vectors by nibbles contain at least the fraction [`ENOUGH`] of the nearest vectors.
+    /// Returns whether nibbles are accurate enough for the sample: whether at least the fraction [`ENOUGH`] of the
+    /// nearest vectors is among the [`AMONG`] best vectors by nibbles.
     fn is_accurate(&self) -> bool {
         let count = self.vectors.len() / self.dim;
         let nibbles = Nibbles::of_flat(&self.vectors, self.dim);
@@ -112,7 +115,7 @@ impl Sample {
             let mut signed = Vec::new();
             Quantizer::of_query(query).signed(query, &mut signed);
             let distances = NibbleDistances::new(nibbles.bytes(), &signed);
-            // One more, because each query is its own nearest vector.
+            // Keep one more candidate, because each query is its own nearest vector.
             let (keep, mut among) = (AMONG + 1, Vec::new());
             let scan =
                 ApproximateScan { distances, nodes: count, filter: None, keep, candidates: &mut among };
@@ -125,13 +128,13 @@ impl Sample {
     }
 }
 
-/// Distances of the nodes from a query, computed from nibbles.
+/// Distances between a query and the nodes of a graph, computed from nibbles.
 #[derive(Clone, Copy)]
 pub(crate) struct NibbleDistances<'a> {
     nibbles: &'a [u8],
     /// 8-bit codes of the query.
     signed: &'a [i8],
-    /// 15 times the sum of `signed`.
+    /// 15 times the sum of the codes in `signed`.
     bias: i32,
 }
 
@@ -173,7 +176,7 @@ mod tests {
         Nibbles::if_accurate(&points, &order).is_some()
     }
 
-    /// Pseudo-random numbers with an approximately normal distribution.
+    /// Returns a generator of pseudo-random numbers with an approximately normal distribution.
     fn bell(seed: u64) -> impl FnMut() -> f32 {
         let mut state = seed;
         move || {
@@ -211,7 +214,7 @@ mod tests {
         let mut number = bell(3);
         let even: Vec<Vec<f32>> = (0..2_000).map(|_| (0..384).map(|_| number()).collect()).collect();
         assert!(are_fine_enough(&even));
-        // A few numbers are much larger than the others, so the others get only two steps.
+        // One component in eight is much larger than the others, so only two steps remain for the others.
         let sizes: Vec<f32> = (0..384).map(|at| if at % 8 == 0 { 10.0 } else { 0.3 }).collect();
         let uneven = |_| sizes.iter().map(|size| size * size * number()).collect();
         assert!(!are_fine_enough(&(0..2_000).map(uneven).collect::<Vec<_>>()));

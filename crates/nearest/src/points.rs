@@ -4,10 +4,10 @@ use std::collections::HashMap;
 
 use crate::{Error, Result, codes::sample_evenly};
 
-/// Maximum number of dimensions. With more, products of 8-bit codes would not be exact in f32.
+/// Maximum number of dimensions. With more dimensions, dot products of 8-bit codes would not be exact in f32.
 pub(crate) const MAX_DIM: usize = 1040;
 
-/// Number format of the original vectors in a graph file, from which exact scores are computed.
+/// Number format of the original vectors in a graph file. Exact scores are computed from these vectors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum VectorFormat {
     /// 32-bit floats.
@@ -17,18 +17,18 @@ pub enum VectorFormat {
     F16,
 }
 
-/// Vectors for a graph. A row is the number that the caller gives to a vector. Equal vectors become one point with
-/// several rows. For the cosine, vectors are compared after normalization.
+/// Collection of vectors for a graph. A row is the number by which the caller identifies a vector. Equal vectors become
+/// one point with several rows. If the metric is the cosine, vectors are normalized before they are compared.
 ///
 /// All vectors have the same number of dimensions, and their numbers are finite. Vectors are borrowed, so vectors in a
-/// memory-mapped file are not copied. For the cosine, a vector is normalized on each use.
+/// memory-mapped file are not copied. If the metric is the cosine, a vector is normalized on each use.
 pub struct Points<'a> {
     pub(crate) metric: Metric,
     pub(crate) dim: usize,
     vectors: Vec<&'a [f32]>,
     /// Pairs of a point and one of its rows, in the order of the calls of `push`.
     rows: Vec<(u32, u32)>,
-    /// For each hash of a vector, the last added point.
+    /// Maps the hash of a vector to the last added point with this hash.
     seen: HashMap<u64, u32>,
     /// For each point, the previous point with the same hash, or [`NONE`].
     before: Vec<u32>,
@@ -57,8 +57,8 @@ impl<'a> Points<'a> {
         })
     }
 
-    /// Adds the vector of a row and returns `true`. For the cosine, skips a zero vector and returns `false`. Returns an
-    /// error if the number of dimensions is wrong or a number is not finite.
+    /// Adds the vector of a row and returns `true`. If the metric is the cosine, skips a zero vector and returns
+    /// `false`. Returns an error if the number of dimensions is wrong or a number is not finite.
     pub fn push(&mut self, row: u32, vector: &'a [f32]) -> Result<bool> {
         let [mut new, mut other] = std::mem::take(&mut self.scratch);
         let usable = prepare_vector(self.metric, self.dim, vector, &mut new);
@@ -84,7 +84,7 @@ impl<'a> Points<'a> {
         usable.map_err(|what| Error::input(format!("row {row}: {what}")))
     }
 
-    /// Returns the number of points (different vectors).
+    /// Returns the number of points, that is, of distinct vectors.
     pub fn len(&self) -> usize {
         self.vectors.len()
     }
@@ -117,8 +117,8 @@ impl<'a> Points<'a> {
         self.rows.len()
     }
 
-    /// Returns two lists. The second list has the rows of all points, grouped by point in the given order. The first
-    /// list has the offset of each group in the second list, and then the number of rows.
+    /// Returns two lists. The second list contains the rows of all points, grouped by point in the given order. The
+    /// first list contains the offset of each group in the second list, and at its end the total number of rows.
     pub(crate) fn rows(&self, order: &[u32]) -> (Vec<u32>, Vec<u32>) {
         let mut place = vec![0u32; order.len()];
         let mut ends = vec![0u32; order.len() + 1];
@@ -141,8 +141,9 @@ impl<'a> Points<'a> {
     }
 }
 
-/// Replaces `out` with a vector, normalized if the metric is the cosine. For the cosine, returns `false` for a zero
-/// vector. Returns an error message if the length is not `dim` or a number is not finite.
+/// Replaces `out` with a vector, normalized if the metric is the cosine. Returns `true`, except for a zero vector if
+/// the metric is the cosine: such a vector cannot be normalized. Returns an error message if the length is not `dim` or
+/// a number is not finite.
 pub(crate) fn prepare_vector(
     metric: Metric,
     dim: usize,
@@ -158,7 +159,8 @@ pub(crate) fn prepare_vector(
     out.clear();
     out.extend_from_slice(vector);
     if metric == Metric::Cosine {
-        // In f64, so that very large and very small numbers do not overflow or underflow.
+        // The norm is computed in f64, so that the squares of very large and very small numbers do not overflow or
+        // underflow.
         let length = vector.iter().map(|v| f64::from(*v) * f64::from(*v)).sum::<f64>().sqrt();
         if length == 0.0 {
             return Ok(false);
@@ -183,7 +185,7 @@ fn hash(vector: &[f32]) -> u64 {
 /// Metric that defines how near two vectors are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Metric {
-    /// Cosine similarity. Vectors are normalized to length 1. Zero vectors have no direction and are left out.
+    /// Cosine similarity. Vectors are converted to unit vectors. Zero vectors have no direction and are skipped.
     Cosine,
     /// Inner product. Scores are proportional to the norms of the vectors.
     InnerProduct,

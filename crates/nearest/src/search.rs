@@ -19,12 +19,13 @@ use crate::{
     points::prepare_vector,
 };
 
-/// Maximum number of allowed nodes at which [`SearchMethod::Auto`] scores all allowed nodes exactly.
+/// If at most this number of nodes is allowed, [`SearchMethod::Auto`] scores all of them exactly.
 const EXACT_SCAN: usize = 256;
-/// Number of nodes that an approximate scan compares in the time that a beam search takes per candidate. Measured
-/// with `benchmarks/nearest.rs --scan`.
+/// Number of nodes that an approximate scan compares with the query in the time that a beam search takes per candidate.
+/// Measured with `benchmarks/nearest.rs --scan`.
 const SCANNED_PER_CANDIDATE: usize = 32;
-/// Minimum number of candidates to score exactly for each hit, because quantized distances are approximate.
+/// Minimum number of candidates to score exactly per requested hit. More than one is needed, because quantized
+/// distances are approximate.
 const SCORED_PER_HIT: usize = 2;
 
 /// Parameters of a search.
@@ -32,13 +33,14 @@ const SCORED_PER_HIT: usize = 2;
 pub struct SearchOptions<'a> {
     /// Maximum number of hits.
     pub k: usize,
-    /// Minimum number of candidates in the beam search. More candidates give a higher recall and a slower search.
+    /// Minimum number of candidates in the beam search. With more candidates, the recall is higher and the search is
+    /// slower.
     pub ef: usize,
     /// Number of best candidates that are scored exactly. A value less than `2 · k` counts as `2 · k`.
     pub rerank: usize,
     /// Nodes that may be found; `None` for all.
     pub filter: Option<&'a NodeSet>,
-    /// Whether to score all allowed nodes exactly, instead of finding candidates first.
+    /// If true, scores all allowed nodes exactly, instead of finding candidates first.
     pub exact: bool,
     /// Method that finds candidates. Only benchmarks and tests set it.
     pub method: SearchMethod,
@@ -53,7 +55,8 @@ impl Default for SearchOptions<'_> {
 /// Method that finds the candidates for exact scoring.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SearchMethod {
-    /// The faster of the other two methods, by estimate. If at most 256 nodes are allowed, all are scored exactly.
+    /// Beam search or scan, whichever is estimated to be faster. If at most 256 nodes are allowed, all of them are
+    /// scored exactly instead.
     Auto,
     /// Beam search in the graph.
     BeamSearch,
@@ -71,7 +74,7 @@ pub struct Hit {
 }
 
 impl Hit {
-    /// Orders by descending score, then by ascending node.
+    /// Compares two hits by descending score, then by ascending node number.
     pub(crate) fn order(&self, other: &Hit) -> Ordering {
         other.score.total_cmp(&self.score).then(self.node.cmp(&other.node))
     }
@@ -132,10 +135,11 @@ pub struct Scratch {
 }
 
 impl GraphFile {
-    /// Replaces `out` with the nodes nearest to a query, the best first. For the cosine, a zero query has no hits.
+    /// Replaces `out` with the nodes nearest to a query, the best first. If the metric is the cosine, a zero query has
+    /// no hits.
     ///
-    /// Returns an error for a query of the wrong length or with a number that is not finite. Returns an error for a
-    /// filter of a graph with a different number of nodes.
+    /// Returns an error if the query has the wrong length or contains a number that is not finite. Also returns an
+    /// error if the filter comes from a graph with a different number of nodes.
     pub fn search(
         &self,
         query: &[f32],
@@ -157,7 +161,7 @@ impl GraphFile {
         }
         if !options.exact && (options.method != SearchMethod::Auto || allowed > EXACT_SCAN) {
             let scored = options.rerank.max(k.saturating_mul(SCORED_PER_HIT));
-            // If few nodes are allowed, a beam search needs more candidates to find enough of them.
+            // If few nodes are allowed, a beam search needs more candidates to find enough allowed nodes.
             let ef = options.ef.max(scored).saturating_mul(self.nodes()).div_ceil(allowed);
             let method = match options.method {
                 SearchMethod::Auto if ef.saturating_mul(SCANNED_PER_CANDIDATE) < allowed => {
@@ -178,11 +182,11 @@ impl GraphFile {
         Ok(())
     }
 
-    /// Finds candidates by their quantized vectors, scores the best of them exactly, and adds them to `out`.
+    /// Finds candidates by their quantized vectors, scores the best candidates exactly, and adds them to `out`.
     fn find_approximately(&self, plan: &Plan, scratch: &mut Scratch, out: &mut Vec<Hit>) {
         let quantizer = match self.header.metric {
-            // For distances, the query must have the scale of the vectors. For products, it can have its own scale,
-            // which is finer.
+            // For Euclidean distances, the query must be quantized with the scale of the vectors. For inner products,
+            // it can have its own scale, which is finer.
             Metric::L2 => Quantizer { scale: self.header.scale },
             _ => Quantizer::of_query(&scratch.query),
         };
@@ -275,7 +279,7 @@ impl<N: NodeDistance> Task for BeamSearch<'_, N> {
             // SAFETY: the graph is not empty, so node 0 exists; `descend` returns only nodes.
             start = unsafe { descend::<S>(graph.lists(level), graph.nodes(), &distances, start) };
         }
-        // SAFETY: as above; `visited.begin` has been called for these nodes.
+        // SAFETY: `start` is a node of the graph, and `visited.begin` has been called with the number of nodes.
         unsafe { walk::<S>(graph.lists(0), &distances, start, ef, visited, candidates) };
     }
 }
@@ -285,7 +289,7 @@ impl<N: NodeDistance> Task for BeamSearch<'_, N> {
 pub struct Recall {
     /// Fraction of the `k` nearest vectors that the search found, averaged over the queries.
     pub recall: f64,
-    /// Number of nearest vectors to find per query.
+    /// Number of nearest vectors that the search should find per query.
     pub k: usize,
     /// Number of queries.
     pub queries: usize,
@@ -295,9 +299,10 @@ pub struct Recall {
 const QUERIES_PER_SCAN: usize = 16;
 
 /// Measures the recall of a search, compared with an exact scan. The queries are at most `queries` vectors of the
-/// graph, spread evenly. The query itself does not count as a hit. Ignores `filter` and `exact` in `options`.
+/// graph, spread evenly. The query itself does not count as a hit. `filter` and `exact` in `options` are ignored.
 ///
-/// If there is nothing to find, the recall is 1. If `progress` cancels, the result is [`Error::Interrupted`].
+/// If there are no queries or no neighbors to find, the recall is 1. If `progress` cancels, the result is
+/// [`Error::Interrupted`].
 pub fn measure(
     graph: &GraphFile,
     options: &SearchOptions,
@@ -321,7 +326,7 @@ pub fn measure(
             }
             let mut exact = Vec::new();
             for node in sample {
-                // Prepared like in a search, so that the scores are identical.
+                // The query is prepared as in a search, so that the scores are identical.
                 let mut query = Vec::new();
                 let Header { metric, dim, .. } = graph.header;
                 prepare_vector(metric, dim, &graph.vector(*node), &mut query).map_err(Error::input)?;
@@ -331,7 +336,8 @@ pub fn measure(
             let (mut scratch, mut hits, mut found) = (Scratch::default(), Vec::new(), 0);
             for (node, (_, nearest)) in sample.iter().zip(&exact) {
                 graph.search(&graph.vector(*node), &options, &mut scratch, &mut hits)?;
-                // A hit counts if it scores at least as high as the k-th nearest vector, so ties do not matter.
+                // A hit counts if it scores at least as high as the k-th nearest vector, so the order of ties does not
+                // matter.
                 let others = nearest.iter().filter(|hit| hit.node != *node).take(k);
                 let Some(least) = others.map(|hit| hit.score).reduce(f32::min) else { continue };
                 found += hits.iter().filter(|hit| hit.node != *node && hit.score >= least).take(k).count();

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use crate::*;
 
-/// Pseudo-random numbers from -1 to 1.
+/// Returns a generator of pseudo-random numbers from -1 to 1.
 fn numbers(seed: u64) -> impl FnMut() -> f32 {
     let mut state = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
     move || {
@@ -15,7 +15,7 @@ fn numbers(seed: u64) -> impl FnMut() -> f32 {
     }
 }
 
-/// Clustered vectors, similar to those of texts about a few topics.
+/// Returns `count` clustered vectors, similar to the vectors of texts about a few topics.
 fn clustered(count: usize, dim: usize, seed: u64) -> Vec<Vec<f32>> {
     let mut number = numbers(seed);
     let centers: Vec<Vec<f32>> = (0..count / 40 + 1).map(|_| (0..dim).map(|_| number()).collect()).collect();
@@ -62,7 +62,7 @@ fn exact_search_agrees_with_a_naive_search() {
                     found(&graph, &query, &SearchOptions { k: 7, exact: true, ..SearchOptions::default() });
                 let mut expected: Vec<f64> = vectors.iter().map(|v| naive(metric, &query, v)).collect();
                 expected.sort_by(|a, b| b.total_cmp(a));
-                // With one dimension, there are only two different vectors of length 1.
+                // With one dimension, there are only two distinct unit vectors.
                 let different = hits.len().min(7);
                 assert!(different == 7 || metric == Metric::Cosine && dim == 1);
                 for (hit, expected) in hits.iter().zip(expected).take(if dim == 1 { 1 } else { 7 }) {

@@ -1,4 +1,5 @@
-//! Self-attention within one sequence, head by head: in f32 with tiles of vectors, or with AMX tiles (see `squares`).
+//! Self-attention within one sequence, head by head: in f32 with vectors, or in bf16 with AMX tiles (see the module
+//! `squares`).
 
 use std::{marker::PhantomData, ops::Range};
 
@@ -14,19 +15,20 @@ use crate::{
 
 mod squares;
 
-/// Number, padded width and number format of the attention heads of a layer.
+/// Properties of the attention heads of a layer: their number, their padded width, and how attention is computed.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Heads {
     pub count: usize,
     /// Padded width of a head, a multiple of [`GRAIN`].
     pub stride: usize,
-    /// True if attention is computed in bf16 with squares (AMX tiles). Otherwise it is computed in f32 with vectors.
+    /// True if attention is computed in bf16 with AMX tiles. If false, it is computed in f32 with vectors.
     pub squares: bool,
 }
 
 impl Heads {
-    /// Returns true if the layer's weights are in AMX tiles ("squares") of bf16 or bytes: then attention uses tiles
-    /// too. With tiles of f32 ([`Squared::Thirds`]), and without tiles (`None`), attention uses vectors.
+    /// Returns whether attention uses AMX tiles. `weights` is the tile format of the layer's weights. Attention uses
+    /// tiles if the weights are in tiles of bf16 or bytes. If the weights are in tiles of f32 ([`Squared::Thirds`]) or
+    /// not in tiles (`None`), attention uses vectors.
     pub fn in_squares(weights: Option<Squared>) -> bool {
         matches!(weights, Some(Squared::Bf16 | Squared::Bytes))
     }
@@ -51,13 +53,13 @@ pub(super) struct HeadWorkspace {
 /// Number of readable rows that must follow the last token, because keys are transposed in whole blocks.
 pub(super) const SPARE_ROWS: usize = GRAIN;
 
-/// Computes self-attention over one sequence, the rows `tokens` of `projected`, and writes the output of all heads to
-/// the same rows of `context`. A row of `projected` holds scaled queries, keys and values. After the last token,
-/// `projected` must have [`SPARE_ROWS`] more rows.
+/// Computes self-attention over one sequence, whose tokens are the rows `tokens` of `projected`. Writes the output of
+/// all heads to the same rows of `context`. A row of `projected` holds the scaled query, the key and the value of each
+/// head. After the last token, `projected` must have [`SPARE_ROWS`] more rows.
 ///
 /// # Safety
 ///
-/// The processor has the features of `S`.
+/// The processor must have the features of `S`.
 pub(super) unsafe fn attend<S: Simd>(
     heads: Heads,
     projected: &[f32],
@@ -77,7 +79,7 @@ pub(super) unsafe fn attend<S: Simd>(
     // Each part writes only the columns of its own heads.
     team.each(&mut workspaces[..parts], heads.count, |workspace, which| {
         let tokens = tokens.clone();
-        // SAFETY: the caller guarantees the features; the asserts check the lengths.
+        // SAFETY: the caller guarantees the processor features; the asserts check the lengths.
         unsafe {
             if heads.squares {
                 squares::attend_heads::<S>(heads, which, projected, tokens, context, workspace);
@@ -88,14 +90,14 @@ pub(super) unsafe fn attend<S: Simd>(
     });
 }
 
-/// Number of query tiles per block. The scores of one block are in memory at the same time.
+/// Maximum number of tiles of queries per block. Only the scores of one block are in memory at a time.
 const BLOCK: usize = 4;
 
 /// Computes attention for the heads in the range `which`.
 ///
 /// # Safety
 ///
-/// The processor has the features of `S`. The caller has checked the buffer lengths.
+/// The processor must have the features of `S`. The caller must have checked the buffer lengths.
 pub(super) unsafe fn attend_heads<S: Simd>(
     heads: Heads,
     which: Range<usize>,
@@ -116,8 +118,8 @@ pub(super) unsafe fn attend_heads<S: Simd>(
         let (keys, values) = (workspace.keys.of_mut::<f32>(), workspace.values.of_mut::<f32>());
         let (scores, factors) = (workspace.scores.of_mut::<f32>(), &mut workspace.factors[..]);
         let depth = heads.stride;
-        // SAFETY: the caller guarantees the features. `attend` has checked that `projected` contains `tokens` and the
-        // spare rows, and that `context` contains `tokens`. The buffers have just been reserved.
+        // SAFETY: the caller guarantees the processor features. `attend` has checked that `projected` contains `tokens`
+        // and the spare rows, and that `context` contains `tokens`. The buffers have just been reserved.
         unsafe {
             S::enter(Arrange {
                 keys: projected[first + width..].as_ptr(),
@@ -163,7 +165,8 @@ pub(super) unsafe fn attend_heads<S: Simd>(
     }
 }
 
-/// Computes tiles of a product in f32. The last argument is the number of tiles, and of rows and vectors per tile.
+/// Computes tiles of a product in f32. The last argument holds the number of tiles, the number of rows of a tile, and
+/// the number of vectors per row of a tile.
 unsafe fn tiles<S: Simd, E: Epilogue<S>>(
     left: (*const f32, usize),
     right: *const f32,
@@ -195,7 +198,7 @@ unsafe fn tiles<S: Simd, E: Epilogue<S>>(
     with_tile!(rows, vectors, S::ROWS, S::VECTORS, run)
 }
 
-/// Kernel that packs transposed keys and unchanged values into panels.
+/// Kernel that packs keys and values into panels. It transposes the keys, but not the values.
 struct Arrange {
     keys: *const f32,
     values: *const f32,
@@ -236,7 +239,8 @@ impl<S: Simd> Kernel<S> for Arrange {
     }
 }
 
-/// Kernel that replaces scores with their exponentials. `factors` gets the factor that normalizes each row.
+/// Kernel that computes a softmax without the division. It replaces each score with its exponential, after subtracting
+/// the maximum of the row. To `factors`, it writes the factor that normalizes each row.
 struct Softmax<'a> {
     scores: *mut f32,
     n: usize,
@@ -266,7 +270,7 @@ impl<S: Simd> Kernel<S> for Softmax<'_> {
                 }
                 let most = S::splat(S::largest(most));
                 let mut sum = S::splat(0.0);
-                // Two vectors at a time, to hide the latency.
+                // Processes two vectors at a time, to hide the latency of the exponential.
                 for i in (0..whole / (2 * S::LANES)).map(|i| i * 2 * S::LANES) {
                     let x = [S::load(scores.add(i)), S::load(scores.add(i + S::LANES))];
                     let e = math::exp::<S, 2>(x.map(|x| S::sub(x, most)));

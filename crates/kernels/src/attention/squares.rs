@@ -1,4 +1,5 @@
-//! Attention in bf16 with AMX tiles (called squares here).
+//! Attention in bf16 with AMX tiles. In identifiers, an AMX tile is a `square`, because the module `tile` is about
+//! tiles in vector registers.
 //!
 //! Scores are the product of queries and keys; contexts are the product of attention weights and values. So queries
 //! and weights have the memory layout of a left operand, and keys and values have that of a right operand (see
@@ -13,17 +14,17 @@ use crate::{
     spread::Shared,
 };
 
-/// Number of rows and of columns of a block.
+/// Number of rows of a block, and number of its columns. A block consists of two by two AMX tiles.
 const BLOCK: usize = 2 * SIDE;
 
-/// Number of bf16 elements in a row of a square: one step along a row of the operand.
+/// Number of bf16 elements in a row of an AMX tile, which is the length of one step along a row of an operand.
 const STEP: usize = 2 * SIDE;
 
 /// Computes attention for the heads in the range `which`.
 ///
 /// # Safety
 ///
-/// The processor has the features of `S`. The caller has checked the buffer lengths.
+/// The processor must have the features of `S`. The caller must have checked the buffer lengths.
 pub(super) unsafe fn attend_heads<S: Simd>(
     heads: Heads,
     which: Range<usize>,
@@ -34,7 +35,8 @@ pub(super) unsafe fn attend_heads<S: Simd>(
 ) {
     assert!(S::LANES == SIDE);
     let (n, stride, width) = (tokens.len(), 3 * heads.width(), heads.width());
-    // Number of steps along a query, and number of blocks of tokens. A block is also a step along the weights.
+    // `depth` is the number of steps along a query. `blocks` is the number of blocks of tokens, which is also the
+    // number of steps along a row of attention weights.
     let (depth, blocks) = (heads.stride.div_ceil(STEP), n.div_ceil(BLOCK));
     let HeadWorkspace { queries, keys, values, scores, weights, factors } = workspace;
     for buffer in [&mut *queries, keys, values] {
@@ -46,7 +48,7 @@ pub(super) unsafe fn attend_heads<S: Simd>(
     factors.resize(BLOCK, 0.0);
     let (queries, keys, values) = (queries.of_mut::<u32>(), keys.of_mut::<u32>(), values.of_mut::<u32>());
     let (scores, weights) = (scores.of_mut::<f32>(), weights.of_mut::<u32>());
-    // SAFETY: the caller guarantees the features. `attend` has checked that `projected` and `context` contain
+    // SAFETY: the caller guarantees the processor features. `attend` has checked that `projected` and `context` contain
     // `tokens`. The buffers have just been reserved.
     unsafe {
         S::begin_squares();
@@ -114,10 +116,11 @@ pub(super) unsafe fn attend_heads<S: Simd>(
     }
 }
 
-/// Kernel that packs queries as a left operand, and transposed keys and pairs of value rows as right operands.
+/// Kernel that packs queries as a left operand, and keys and values as right operands. It transposes the keys, and
+/// interleaves pairs of value rows.
 ///
-/// Padding may hold data of earlier sequences, which is harmless for queries and keys: the scores of padding keys and
-/// the output rows of padding queries are not used. The padding of a head's width is always zero, because all heads
+/// Padding rows may hold data of earlier sequences. For queries and keys, this is harmless: the scores of padding keys
+/// and the output rows of padding queries are not used. The padding of a head's width is always zero, because all heads
 /// have the same width. Padding rows of the values have weights of zero. These rows must still be set to zero, because
 /// the product of zero and a NaN or an infinity is not zero.
 struct Arrange {
@@ -177,8 +180,8 @@ impl<S: Simd> Kernel<S> for Arrange {
     }
 }
 
-/// Kernel that converts scores (in blocks of keys) to unnormalized weights in bf16. The factor that normalizes the
-/// sum of a row to 1 is written to `factors`.
+/// Kernel that converts scores, which are in blocks of keys, to unnormalized attention weights in bf16. To `factors`,
+/// it writes the factor that normalizes the sum of each row to 1.
 struct Softmax<'a> {
     scores: *const f32,
     weights: *mut u32,
@@ -206,13 +209,13 @@ impl<S: Simd> Kernel<S> for Softmax<'_> {
 }
 
 impl Softmax<'_> {
-    /// Computes the softmax of `W / 2` rows, with two vectors of each row per block. Several rows hide the latency.
-    /// Always inlined, so that it is compiled with the processor's features.
+    /// Computes the weights of `W / 2` rows, starting at `row`. A block has two vectors of each row. Processing several
+    /// rows at once hides the latency. Always inlined, so that it is compiled with the processor's features.
     #[inline(always)]
     unsafe fn softmax_rows<S: Simd, const W: usize>(&mut self, row: usize) {
         let blocks = self.n.div_ceil(BLOCK);
         let place = |i: usize| (row + i / 2, i % 2 * S::LANES);
-        // SAFETY: as in `call`.
+        // SAFETY: `attend_heads` guarantees the blocks of scores and weights.
         unsafe {
             // Replaces the lanes after the last key in the last block with `other`.
             let within = |block: usize, mut x: [S::F32; W], other: f32| {
@@ -281,7 +284,7 @@ impl<S: Simd> Kernel<S> for Finish<'_> {
     unsafe fn call(self) {
         for row in 0..self.rows {
             for i in (0..self.columns).step_by(S::LANES) {
-                // SAFETY: `attend_heads` guarantees the sums, one factor per row, and the rows of contexts.
+                // SAFETY: `attend_heads` guarantees the block of sums, one factor per row, and the output rows.
                 unsafe {
                     let sum = S::load(self.sums.add(row * BLOCK + i));
                     S::store(self.to.add(row * self.stride + i), S::mul(sum, S::splat(self.factors[row])));

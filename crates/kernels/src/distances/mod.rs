@@ -1,8 +1,8 @@
 //! Vector operations of nearest-neighbor search: dot products of 8-bit and 4-bit codes, and dot products and squared
 //! distances of floats. The operations are compiled for several SIMD levels; the [`SimdLevel`] is chosen at run time.
 //!
-//! A code is a number from −127 to 127, stored as a byte with a bias of 128: 1 is −127, 128 is 0, 255 is 127. A row
-//! of codes is padded to a multiple of 64 with the byte 128, which does not change a product.
+//! A code is a number from −127 to 127, stored as a byte with a bias of 128: byte 1 is −127, byte 128 is 0, and byte
+//! 255 is 127. A row of codes is padded to a multiple of 64 with the byte 128, which does not change a product.
 
 use std::marker::PhantomData;
 
@@ -14,31 +14,32 @@ mod x86;
 /// Granularity of a row of codes: the row length is a multiple of this number.
 pub const CODE_STEP: usize = 64;
 
-/// Vector operations for one kind of processor.
+/// Vector operations of one SIMD level.
 ///
 /// # Safety
 ///
-/// The dot products and distances read `length` elements from each pointer; a nibble is half a byte. The processor must
-/// support the instructions.
+/// The pointers must be valid for `length` elements; a nibble is half a byte. The processor must support the
+/// instructions of the level.
 #[allow(clippy::missing_safety_doc)]
 pub trait Distances: Copy + Send + Sync {
-    /// Returns the dot product of two rows of codes. `bias` is 128 times the sum of the values (byte − 128) in `other`.
-    /// `length` is a multiple of 64.
+    /// Returns the dot product of two rows of codes. `bias` must be 128 times the sum of the codes in `other`, where a
+    /// code is its byte minus 128. `length` is a multiple of 64.
     unsafe fn code_dot(codes: *const u8, other: *const u8, bias: i32, length: usize) -> i32;
 
-    /// Returns the dot product of nibbles with signed integers from −127 to 127. A block of 32 bytes in `nibbles`
-    /// belongs to 64 integers: the lower halves of the bytes to the first 32 integers, the upper halves to the other
-    /// 32. `length` is the number of nibbles, a multiple of 64.
+    /// Returns the dot product of nibbles (numbers from 0 to 15) and signed integers from −127 to 127. A block of 32
+    /// bytes in `nibbles` belongs to 64 integers: the lower halves of the bytes to the first 32 integers, the upper
+    /// halves to the other 32. `length` is the number of nibbles, a multiple of 64.
     unsafe fn nibble_dot(nibbles: *const u8, signed: *const i8, length: usize) -> i32;
 
-    /// Returns the dot product of two vectors of any length; with `SQUARED_DISTANCE`, the squared Euclidean distance.
+    /// Returns the dot product of two vectors of any length. If `SQUARED_DISTANCE` is true, returns their squared
+    /// Euclidean distance instead.
     unsafe fn floats<const SQUARED_DISTANCE: bool>(a: *const f32, b: *const f32, length: usize) -> f32;
 
     /// Prefetches the cache line of an address, which may be invalid. The portable level does nothing.
     fn prefetch(address: *const u8);
 
-    /// Prefetches all cache lines of a block of memory. With `step_by`, this loop would take a tenth of the time of a
-    /// search.
+    /// Prefetches all cache lines of a block of memory. The loop does not use `step_by`, which would take a tenth of
+    /// the time of a search.
     #[inline(always)]
     fn prefetch_all(start: *const u8, bytes: usize) {
         let mut at = 0;
@@ -49,7 +50,8 @@ pub trait Distances: Copy + Send + Sync {
     }
 }
 
-/// Task that is written once and compiled for each SIMD level. `run` should be `#[inline(always)]`.
+/// Task that is written once and compiled for each SIMD level. `run` should be `#[inline(always)]`: otherwise it is not
+/// compiled for the level.
 pub trait Task {
     /// Result of the task.
     type Output;
@@ -57,7 +59,7 @@ pub trait Task {
     fn run<D: Distances>(self) -> Self::Output;
 }
 
-/// SIMD level that tasks run with. It is always a level that this processor supports.
+/// SIMD level at which tasks run. It is always a level that this processor supports.
 #[derive(Debug, Clone, Copy)]
 pub struct Dispatch(SimdLevel);
 
@@ -89,7 +91,7 @@ impl Dispatch {
                     PhantomData::<x86::Avx512>,
                 ))
             },
-            // SAFETY: as above.
+            // SAFETY: a `Dispatch` is always a level that the processor supports; the task guarantees its pointers.
             #[cfg(target_arch = "x86_64")]
             SimdLevel::Avx2 | SimdLevel::Avx512 => unsafe {
                 <simd::avx2::Avx2 as simd::Simd>::enter(Call(task, PhantomData::<x86::Avx2>))
@@ -114,13 +116,13 @@ impl<S: simd::Simd, T: Task, D: Distances> simd::Kernel<S> for Call<T, D> {
 #[derive(Clone, Copy)]
 pub(super) struct Portable;
 
-/// Number of partial sums, so that the compiler can vectorize the loops.
+/// Number of partial sums per result. Separate partial sums let the compiler vectorize the loops.
 const LANES: usize = 16;
 
 impl Distances for Portable {
     #[inline(always)]
     unsafe fn code_dot(codes: *const u8, other: *const u8, _: i32, length: usize) -> i32 {
-        // SAFETY: guaranteed by the caller.
+        // SAFETY: the caller guarantees the pointers and the length.
         let (codes, other) =
             unsafe { (std::slice::from_raw_parts(codes, length), std::slice::from_raw_parts(other, length)) };
         let number = |code: &u8| i32::from(*code) - 128;
@@ -129,7 +131,7 @@ impl Distances for Portable {
 
     #[inline(always)]
     unsafe fn nibble_dot(nibbles: *const u8, signed: *const i8, length: usize) -> i32 {
-        // SAFETY: guaranteed by the caller.
+        // SAFETY: the caller guarantees the pointers and the length.
         let (nibbles, signed) = unsafe {
             (std::slice::from_raw_parts(nibbles, length / 2), std::slice::from_raw_parts(signed, length))
         };
@@ -146,7 +148,7 @@ impl Distances for Portable {
 
     #[inline(always)]
     unsafe fn floats<const SQUARED_DISTANCE: bool>(a: *const f32, b: *const f32, length: usize) -> f32 {
-        // SAFETY: guaranteed by the caller.
+        // SAFETY: the caller guarantees the pointers and the length.
         let (a, b) =
             unsafe { (std::slice::from_raw_parts(a, length), std::slice::from_raw_parts(b, length)) };
         let add = |sum: f32, a: f32, b: f32| sum + if SQUARED_DISTANCE { (a - b) * (a - b) } else { a * b };
@@ -209,7 +211,7 @@ mod tests {
         }
     }
 
-    /// Generates codes; the smallest and the largest code are frequent.
+    /// Returns a strategy for codes, in which the smallest and the largest code are frequent.
     fn code() -> impl Strategy<Value = u8> {
         prop_oneof![Just(1), Just(255), 1..=255u8]
     }

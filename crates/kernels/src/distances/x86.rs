@@ -1,4 +1,4 @@
-//! Operations for AVX2 with FMA, and for AVX-512 with VNNI.
+//! Vector operations of nearest-neighbor search for AVX2 with FMA, and for AVX-512 with VNNI.
 
 use std::arch::x86_64::*;
 
@@ -8,8 +8,8 @@ use crate::distances::Distances;
 pub(super) struct Avx512;
 
 impl Distances for Avx512 {
-    /// The instruction `vpdpbusd` multiplies unsigned by signed bytes. The bytes in `codes` are used as they are, with
-    /// their bias of 128. The contribution of the bias is subtracted at the end.
+    /// The instruction `vpdpbusd` multiplies unsigned by signed bytes. The bytes in `codes` keep their bias of 128, so
+    /// they are unsigned. The contribution of the bias is subtracted at the end.
     #[inline(always)]
     unsafe fn code_dot(codes: *const u8, other: *const u8, bias: i32, length: usize) -> i32 {
         // SAFETY: guaranteed by the caller.
@@ -60,7 +60,7 @@ impl Distances for Avx512 {
     /// Contains no closures, because a closure is compiled without the processor's features.
     #[inline(always)]
     unsafe fn floats<const SQUARED_DISTANCE: bool>(a: *const f32, b: *const f32, length: usize) -> f32 {
-        // SAFETY: guaranteed by the caller. Numbers after the end are masked to 0, which does not change the sums.
+        // SAFETY: guaranteed by the caller. Elements after the end are masked to 0, which does not change the sums.
         unsafe {
             let mut sums = [_mm512_setzero_ps(); 4];
             let mut at = 0;
@@ -93,7 +93,8 @@ impl Distances for Avx512 {
     }
 }
 
-/// Adds the products of 16 elements to `sum`; with `SQUARED_DISTANCE`, their squared differences.
+/// Returns `sum` plus the lane-wise products of `x` and `y`. If `SQUARED_DISTANCE` is true, adds their squared
+/// differences instead.
 ///
 /// # Safety
 ///
@@ -111,11 +112,11 @@ unsafe fn add_avx512<const SQUARED_DISTANCE: bool>(sum: __m512, x: __m512, y: __
     }
 }
 
-/// Expands 32 bytes to 64 nibbles: first the lower halves, then the upper halves.
+/// Expands 32 bytes to 64 nibbles: first the lower halves of all bytes, then their upper halves.
 ///
 /// # Safety
 ///
-/// 32 bytes are read; the processor must support AVX-512.
+/// `bytes` must be valid for 32 bytes. The processor must support AVX-512.
 #[inline(always)]
 unsafe fn halves(bytes: *const u8) -> __m512i {
     // SAFETY: guaranteed by the caller.
@@ -154,7 +155,7 @@ impl Distances for Avx2 {
         }
     }
 
-    /// The sum of two products is at most 2 · 15 · 127, so eight such sums can be added in 16 bits.
+    /// The absolute value of a sum of two products is at most 2 · 15 · 127, so eight such sums can be added in 16 bits.
     #[inline(always)]
     unsafe fn nibble_dot(nibbles: *const u8, signed: *const i8, length: usize) -> i32 {
         // SAFETY: guaranteed by the caller.
@@ -222,11 +223,12 @@ impl Distances for Avx2 {
     }
 }
 
-/// Adds the products of eight elements to `sum`; with `SQUARED_DISTANCE`, their squared differences.
+/// Returns `sum` plus the lane-wise products of eight elements of `a` and `b`. If `SQUARED_DISTANCE` is true, adds
+/// their squared differences instead.
 ///
 /// # Safety
 ///
-/// Eight elements are read from each pointer. The processor must support AVX2 and FMA.
+/// Both pointers must be valid for eight elements. The processor must support AVX2 and FMA.
 #[inline(always)]
 unsafe fn add_avx2<const SQUARED_DISTANCE: bool>(sum: __m256, a: *const f32, b: *const f32) -> __m256 {
     // SAFETY: guaranteed by the caller.

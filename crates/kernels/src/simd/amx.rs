@@ -1,6 +1,7 @@
-//! AMX: products of tiles (called squares in this crate) of 16 rows of 64 bytes, in tile registers.
+//! AMX: products of tiles in tile registers. A tile has 16 rows of 64 bytes. In the identifiers of this crate, an AMX
+//! tile is called a square.
 //!
-//! The intrinsics for the tile registers are unstable in Rust. Each product of squares is therefore one block of inline
+//! The intrinsics for the tile registers are unstable in Rust. Each product of tiles is therefore one block of inline
 //! assembly: it zeroes or loads the sums, multiplies, and writes the sums to memory.
 
 use std::{arch::asm, sync::OnceLock};
@@ -31,7 +32,7 @@ fn request_permission() -> bool {
     unsafe { libc::syscall(libc::SYS_arch_prctl, ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA) == 0 }
 }
 
-/// Returns false: AMX is used on Linux only.
+/// Returns false, because turnwise uses AMX only on Linux.
 #[cfg(not(target_os = "linux"))]
 fn request_permission() -> bool {
     false
@@ -58,38 +59,38 @@ static LAYOUT: Layout = {
     Layout { palette: 1, start_row: 0, reserved: [0; 14], row_bytes, rows }
 };
 
-/// Configures the tile registers of the thread.
+/// Configures the tile registers of the calling thread.
 ///
 /// # Safety
 ///
-/// AMX is [`granted`].
+/// [`granted`] must have returned true.
 pub(super) unsafe fn begin() {
     // SAFETY: every processor with AMX supports this configuration.
     unsafe { asm!("ldtilecfg [{}]", in(reg) &raw const LAYOUT, options(nostack, readonly, preserves_flags)) }
 }
 
-/// Releases the tile registers, so that the system need not save them for the thread.
+/// Releases the tile registers of the calling thread, so that the operating system need not save them.
 ///
 /// # Safety
 ///
-/// AMX is [`granted`].
+/// [`granted`] must have returned true.
 pub(super) unsafe fn end() {
     // SAFETY: no data stays in the registers between calls.
     unsafe { asm!("tilerelease", options(nomem, nostack, preserves_flags)) }
 }
 
-/// Multiplies one square (AMX tile) of rows, or two with `TWO`, by two squares of columns. Registers 0 to 3 hold the
-/// sums, 4 and 5 the rows, 6 and 7 the columns.
+/// Multiplies one AMX tile of rows (two if `TWO` is true) by two tiles of columns. Registers 0 to 3 hold the sums,
+/// registers 4 and 5 the rows, and registers 6 and 7 the columns.
 ///
 /// # Safety
 ///
-/// Must be called between [`begin`] and [`end`]. The pointers are valid for the squares.
+/// Must be called between [`begin`] and [`end`]. The pointers must be valid for all tiles.
 pub(super) unsafe fn multiply<const TWO: bool>(numbers: Squared, squares: Squares) {
     let Squares { left, low_left, right, steps, to, first, ahead } = squares;
     if steps == 0 {
         return;
     }
-    // Parts of one step: load the squares of the rows into registers 4 and 5, load the squares of the columns into
+    // Parts of one step: load the tiles of the rows into registers 4 and 5, load the tiles of the columns into
     // registers 6 and 7, and multiply.
     macro_rules! rows {
         (one $plane:literal) => {

@@ -14,9 +14,9 @@ unsafe fn enter<K: Kernel<Avx2>>(kernel: K) -> K::Output {
     unsafe { kernel.call() }
 }
 
-// The compiler may reorder integer sums: it would load ahead and add the products of several steps first, and run out
-// of registers. In the order in which the kernels are written, all values fit into the registers. The assembly blocks
-// below keep this order, because the compiler does not reorder blocks that are not `pure`.
+// The compiler may reorder integer sums. It would load the operands of several steps, add their products first, and run
+// out of registers. In the order in which the kernels are written, all values fit into the registers. The assembly
+// blocks below keep this order, because the compiler does not reorder blocks that are not `pure`.
 
 macro_rules! instruction {
     ($(fn $name:ident: $instruction:literal;)*) => { $(
@@ -52,10 +52,10 @@ impl Simd for Avx2 {
     type Bytes = __m256i;
 
     const LANES: usize = 8;
-    // 12 sums, 2 columns, 1 number of a row and 1 product use all 16 registers.
+    // The 12 sums, 2 columns, 1 element of a row and 1 product of a tile use all 16 registers.
     const VECTORS: usize = 2;
     const ROWS: usize = 6;
-    // 6 sums in 32 bits and 6 sums in 16 bits.
+    // A tile has 6 sums in 32 bits and 6 sums in 16 bits.
     const BYTE_ROWS: usize = 3;
     const BYTE_MAX: f32 = 255.0;
     const BYTE_CHAIN: usize = 4;
@@ -192,5 +192,5 @@ impl Simd for Avx2 {
     }
 }
 
-/// Lane masks: the eight elements from index `8 - n` select the first `n` lanes.
+/// Lane masks: the eight elements starting at index `8 - n` select the first `n` lanes.
 static FIRST: [i32; 16] = [-1, -1, -1, -1, -1, -1, -1, -1, 0, 0, 0, 0, 0, 0, 0, 0];

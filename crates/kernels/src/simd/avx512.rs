@@ -21,7 +21,7 @@ unsafe fn enter<S: Simd, K: Kernel<S>>(kernel: K) -> K::Output {
 
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx2,fma,bmi1,bmi2,lzcnt,popcnt,avx512vnni")]
 unsafe fn enter_vnni<S: Simd, K: Kernel<S>>(kernel: K) -> K::Output {
-    // SAFETY: as above.
+    // SAFETY: the caller guarantees the features and the kernel's pointers.
     unsafe { kernel.call() }
 }
 
@@ -29,7 +29,7 @@ unsafe fn enter_vnni<S: Simd, K: Kernel<S>>(kernel: K) -> K::Output {
     enable = "avx512f,avx512bw,avx512vl,avx512dq,avx2,fma,bmi1,bmi2,lzcnt,popcnt,avx512vnni,avx512bf16"
 )]
 unsafe fn enter_bf16<S: Simd, K: Kernel<S>>(kernel: K) -> K::Output {
-    // SAFETY: as above.
+    // SAFETY: the caller guarantees the features and the kernel's pointers.
     unsafe { kernel.call() }
 }
 
@@ -41,10 +41,10 @@ impl<const VNNI: bool, const BF16: bool, const AMX: bool> Simd for Avx512<VNNI, 
     type Bytes = __m512i;
 
     const LANES: usize = 16;
-    // 24 sums and 3 columns; the other registers are for the operands.
+    // A tile has 24 sums and 3 columns. The other registers are for the operands.
     const VECTORS: usize = 3;
     const ROWS: usize = 8;
-    // Without VNNI, there are sums in 16 bits in addition to those in 32 bits.
+    // Without VNNI, a tile has sums in 16 bits in addition to those in 32 bits.
     const BYTE_ROWS: usize = if VNNI { 8 } else { 4 };
     const BYTE_MAX: f32 = 255.0;
     const BYTE_CHAIN: usize = if VNNI { 1 } else { 4 };
@@ -52,15 +52,15 @@ impl<const VNNI: bool, const BF16: bool, const AMX: bool> Simd for Avx512<VNNI, 
     const SQUARES: bool = AMX;
 
     unsafe fn begin_squares() {
-        // SAFETY: the caller guarantees AMX.
+        // SAFETY: the caller guarantees that AMX is available.
         unsafe { amx::begin() }
     }
     unsafe fn end_squares() {
-        // SAFETY: as above.
+        // SAFETY: the caller guarantees that AMX is available.
         unsafe { amx::end() }
     }
     unsafe fn squares<const TWO: bool>(numbers: Squared, squares: Squares) {
-        // SAFETY: the caller guarantees AMX and the pointers.
+        // SAFETY: the caller guarantees that AMX is available and that the pointers are valid.
         unsafe { amx::multiply::<TWO>(numbers, squares) }
     }
 

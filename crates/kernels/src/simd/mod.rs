@@ -1,11 +1,11 @@
 //! SIMD abstraction: the vector operations that the kernels need.
 //!
 //! Every kernel is written once, generic over [`Simd`]. An implementation of [`Simd`] consists mostly of one-line
-//! wrappers of intrinsics, which makes errors easy to find. A kernel implements [`Kernel`]. All its code is inlined
-//! into [`Simd::enter`], which is compiled with the processor's features.
+//! wrappers of intrinsics, which makes errors easy to find. A kernel implements [`Kernel`]. All code of a kernel is
+//! inlined into [`Simd::enter`], which is compiled with the processor's features.
 //!
-//! AMX tiles are called squares in this crate, because "tile" means the block of a product that is kept in vector
-//! registers (see `tile`).
+//! In the identifiers of this crate, an AMX tile is called a square. The word "tile" alone means the block of a product
+//! that is kept in vector registers (see the module `tile`).
 
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod amx;
@@ -47,7 +47,7 @@ macro_rules! at_level {
 }
 pub(super) use at_level;
 
-/// Defines unsafe functions of one expression each, which are inlined into kernels.
+/// Defines unsafe functions that consist of one expression each and are inlined into kernels.
 macro_rules! operations {
     ($(fn $name:ident($($arg:ident: $kind:ty),*) $(-> $out:ty)? { $body:expr })*) => { $(
         #[inline(always)]
@@ -61,39 +61,40 @@ macro_rules! operations {
 }
 pub(super) use operations;
 
-/// Computation that is compiled for one SIMD level.
+/// Computation that is compiled for the SIMD level of `S`.
 pub(super) trait Kernel<S: Simd> {
     type Output;
 
-    /// Runs the kernel. Implementations are `#[inline(always)]`.
+    /// Runs the kernel. Implementations must be `#[inline(always)]`.
     ///
     /// # Safety
     ///
-    /// The processor has the features of `S`, and the kernel's pointers are valid for the memory it accesses.
+    /// The processor must have the features of `S`, and the kernel's pointers must be valid for the memory that it
+    /// accesses.
     unsafe fn call(self) -> Self::Output;
 }
 
-/// Side of a square (AMX tile): a square has this many rows of this many 32-bit units.
+/// Number of rows of an AMX tile, and number of 32-bit units in each of its rows.
 pub(super) const SIDE: usize = 16;
 
-/// Number of 32-bit units in a square (AMX tile).
+/// Number of 32-bit units in an AMX tile.
 pub(super) const SQUARE: usize = SIDE * SIDE;
 
-/// Number format of squares (AMX tiles).
+/// Number format of the elements in AMX tiles.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Squared {
     /// Two bf16 elements per unit; the sums are f32.
     Bf16,
     /// Four bytes per unit, unsigned in the left operand and signed in the right one. Sums are 32-bit integers.
     Bytes,
-    /// f32 elements, split into sums of three bf16 terms: the rounded element, the rounded remainder, and the rest.
-    /// Each term is stored in its own square (a plane), with two elements per unit. Of the nine products of planes,
-    /// the six that affect an f32 result are summed.
+    /// f32 elements, each split into a sum of three bf16 terms: the rounded element, the rounded remainder, and the
+    /// rest. Each term is stored in a separate AMX tile (a plane), with two elements per unit. Of the nine products of
+    /// planes, the six that affect an f32 result are summed.
     Thirds,
 }
 
 impl Squared {
-    /// Returns the number of planes: squares that together represent one square of elements.
+    /// Returns the number of planes, the AMX tiles that together represent one tile of elements.
     pub const fn planes(self) -> usize {
         match self {
             Squared::Bf16 | Squared::Bytes => 1,
@@ -110,45 +111,46 @@ impl Squared {
     }
 }
 
-/// Operands of a product of AMX tiles: one or two squares of rows times two squares of columns, summed over steps.
+/// Operands of a product of AMX tiles: one or two tiles of rows times two tiles of columns, summed over steps.
 pub(super) struct Squares {
-    /// Squares (AMX tiles) of the first 16 rows: one square for each step and plane.
+    /// AMX tiles of the first 16 rows: one tile for each step and plane.
     pub left: *const u32,
-    /// Squares (AMX tiles) of the next 16 rows. Not read if only one square of rows is multiplied.
+    /// AMX tiles of the next 16 rows. Not read if only one tile of rows is multiplied.
     pub low_left: *const u32,
-    /// Two squares (AMX tiles) of columns for each step and plane. Their rows are stored side by side.
+    /// AMX tiles of the columns: two tiles for each step and plane. The rows of the two tiles are stored side by side.
     pub right: *const u32,
-    /// Number of steps. A step multiplies one square (AMX tile) of every 16 rows by two squares of columns.
+    /// Number of steps. A step multiplies one AMX tile of every 16 rows by two tiles of columns.
     pub steps: usize,
-    /// Output memory for the sums. A row has the width of two squares (AMX tiles).
+    /// Output memory for the sums. A row has the width of two AMX tiles.
     pub to: *mut f32,
-    /// True if the sums start at zero. Otherwise they continue from the partial sums in `to`.
+    /// True if the sums start at zero. If false, they start from the partial sums in `to`.
     pub first: bool,
-    /// Memory to prefetch: [`LINES_AHEAD`] cache lines for each plane in each step.
+    /// Memory to prefetch: each step prefetches [`LINES_AHEAD`] cache lines for each plane.
     pub ahead: *const u32,
 }
 
-/// Number of cache lines that a step prefetches for each plane.
+/// Number of cache lines per plane that each step of a product of AMX tiles prefetches.
 pub(super) const LINES_AHEAD: usize = 4;
 
-/// Vectors of 32-bit lanes and their operations.
+/// SIMD level: vectors of 32-bit lanes and their operations.
 ///
 /// # Safety
 ///
-/// All functions except `enter` may be called only from a kernel, on a processor with the features of the level.
-/// Pointers must be valid for one vector (`LANES` elements); they need not be aligned.
+/// A processor with the features of the level is required. All functions except `enter` and the three functions for AMX
+/// tiles may be called only from a kernel. Pointers must be valid for one vector (`LANES` elements); they need not be
+/// aligned.
 #[allow(clippy::missing_safety_doc)]
 pub(super) trait Simd: Copy + Send + Sync + 'static {
     /// SIMD type with the same vectors and the fewest features. Kernels that need no other features use this type,
     /// which reduces the amount of compiled code.
     type Base: Simd;
-    /// SIMD type with the same vectors, for products of integers.
+    /// SIMD type with the same vectors, and with the features that products of integers need.
     type Whole: Simd;
-    /// `LANES` 32-bit floats.
+    /// Vector of `LANES` 32-bit floats.
     type F32: Copy;
-    /// `LANES` 32-bit integers, or `LANES` groups of 8-bit or 16-bit elements.
+    /// Vector of `LANES` 32-bit integers, or of `LANES` groups of 8-bit or 16-bit elements.
     type I32: Copy;
-    /// Sums of products of bytes, before they are widened to 32 bits.
+    /// Vector of sums of products of bytes, before they are widened to 32 bits.
     type Bytes: Copy;
 
     /// Number of 32-bit lanes of a vector.
@@ -164,26 +166,26 @@ pub(super) trait Simd: Copy + Send + Sync + 'static {
     /// Length of a byte chain: number of four-byte dot products that are summed in 16 bits before the sum is widened.
     /// 1 if all sums have 32 bits.
     const BYTE_CHAIN: usize;
-    /// True if pairs of bf16 are multiplied directly. Otherwise they are widened to f32 first.
+    /// True if pairs of bf16 are multiplied directly. If false, they are widened to f32 first.
     const BF16: bool;
-    /// True if products use squares (AMX tiles), with [`Simd::squares`].
+    /// True if products use AMX tiles, with [`Simd::squares`].
     const SQUARES: bool;
 
     /// Prepares the thread for [`Simd::squares`]. The caller must call [`Simd::end_squares`] afterwards.
     unsafe fn begin_squares();
     /// Releases the resources that [`Simd::begin_squares`] acquired.
     unsafe fn end_squares();
-    /// Multiplies one square of rows (two with `TWO`) by two squares of columns. May be called outside a kernel.
+    /// Multiplies one AMX tile of rows (two if `TWO` is true) by two tiles of columns. May be called outside a kernel.
     unsafe fn squares<const TWO: bool>(numbers: Squared, squares: Squares);
 
     /// Runs a kernel with the processor's features.
     ///
     /// # Safety
     ///
-    /// The processor has the features of this type, and the kernel's pointers are valid.
+    /// The processor must have the features of this type, and the kernel's pointers must be valid.
     unsafe fn enter<K: Kernel<Self>>(kernel: K) -> K::Output;
 
-    /// Sets all lanes to `x`.
+    /// Returns a vector with all lanes set to `x`.
     unsafe fn splat(x: f32) -> Self::F32;
     /// Reads `LANES` consecutive numbers.
     unsafe fn load(from: *const f32) -> Self::F32;
@@ -207,15 +209,16 @@ pub(super) trait Simd: Copy + Send + Sync + 'static {
     unsafe fn abs(a: Self::F32) -> Self::F32;
     /// Rounds each lane to the nearest whole number.
     unsafe fn round(a: Self::F32) -> Self::F32;
-    /// Two to the power of each lane, which is a whole number from -126 to 127.
+    /// Two to the power of each lane. The lanes must be whole numbers from -126 to 127.
     unsafe fn power_of_two(a: Self::F32) -> Self::F32;
-    /// Keeps the first `n` lanes of `v`, and takes the other lanes from `other`.
+    /// Returns the first `n` lanes of `v`, followed by the remaining lanes of `other`.
     unsafe fn first(n: usize, v: Self::F32, other: Self::F32) -> Self::F32;
     /// Sum of all lanes.
     unsafe fn total(v: Self::F32) -> f32;
     /// Largest lane.
     unsafe fn largest(v: Self::F32) -> f32;
-    /// Transposes the `LANES × LANES` matrix at `from` and writes it to `to`. Both strides are row strides.
+    /// Transposes the `LANES × LANES` matrix at `from` and writes it to `to`. The strides are the row strides of the
+    /// two matrices.
     unsafe fn transpose(from: *const f32, from_stride: usize, to: *mut f32, to_stride: usize) {
         for row in 0..Self::LANES {
             for column in 0..Self::LANES {
@@ -237,30 +240,30 @@ pub(super) trait Simd: Copy + Send + Sync + 'static {
     unsafe fn istore(to: *mut u32, v: Self::I32);
     /// Converts integers to floats, with rounding.
     unsafe fn to_float(v: Self::I32) -> Self::F32;
-    /// Computes the dot product of the two 16-bit integers in each lane. Adds `sum` to the result if one instruction
-    /// does both.
+    /// In each lane, computes the dot product of the two 16-bit integers of `a` and those of `b`. If one instruction
+    /// can also add `sum`, the result includes `sum`.
     unsafe fn begin_shorts(sum: Self::I32, a: Self::I32, b: Self::I32) -> Self::I32;
-    /// Adds `products` to `sum`, unless `begin_shorts` has already added `sum`.
+    /// Returns `sum` plus `products`. If `begin_shorts` has already added `sum`, returns `products`.
     unsafe fn end_shorts(sum: Self::I32, products: Self::I32) -> Self::I32;
 
-    /// Starts a chain with the dot product of the four unsigned bytes of each lane of `a` and the four signed bytes
-    /// of `b`. The chain starts from `sum` if products need no widening.
+    /// Starts a chain of dot products. In each lane, the first product is that of the four unsigned bytes of `a` and
+    /// the four signed bytes of `b`. If chains already have 32 bits, the chain includes `sum`.
     unsafe fn begin_bytes(sum: Self::I32, a: Self::I32, b: Self::I32) -> Self::Bytes;
     /// Adds the dot product of four bytes per lane (see `begin_bytes`) to a chain.
     unsafe fn dot_bytes(chain: Self::Bytes, a: Self::I32, b: Self::I32) -> Self::Bytes;
-    /// Ends a chain: returns the 32-bit sums, including the `sum` that `begin_bytes` received.
+    /// Ends a chain: returns its sums in 32 bits, including `sum`, which must be the same as for `begin_bytes`.
     unsafe fn end_bytes(sum: Self::I32, chain: Self::Bytes) -> Self::I32;
 
     /// Widens the lower bf16 of each lane to f32.
     unsafe fn bf16_low(v: Self::I32) -> Self::F32;
     /// Widens the upper bf16 of each lane to f32.
     unsafe fn bf16_high(v: Self::I32) -> Self::F32;
-    /// Adds the dot product of the two bf16 elements in each lane of `a` and `b` to `sum`.
+    /// In each lane, adds the dot product of the two bf16 elements of `a` and those of `b` to `sum`.
     unsafe fn dot_bf16(sum: Self::F32, a: Self::I32, b: Self::I32) -> Self::F32;
 
     /// Rounds two vectors to bf16 and packs them into the lower and upper halves of the lanes.
     unsafe fn pair_bf16(low: Self::F32, high: Self::F32) -> Self::I32;
-    /// Rounds each lane to bf16.
+    /// Rounds each lane to bf16. The result is still in f32.
     unsafe fn round_bf16(v: Self::F32) -> Self::F32;
 
     /// Writes the lanes, rounded to 16-bit integers. The values must be within ±32767.

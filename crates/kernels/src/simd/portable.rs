@@ -2,7 +2,8 @@
 
 use crate::simd::{Kernel, SIDE, SQUARE, Simd, Squared, Squares, operations};
 
-/// Portable SIMD level with `N` lanes. `NATIVE` emulates operations of the newest processors, `SQUARES` AMX tiles.
+/// Portable SIMD level with `N` lanes. If `NATIVE` is true, it emulates operations of the newest processors. If
+/// `SQUARES` is true, it emulates AMX tiles.
 #[derive(Clone, Copy)]
 pub(crate) struct Portable<const N: usize, const NATIVE: bool, const SQUARES: bool>;
 
@@ -76,7 +77,8 @@ impl<const N: usize, const NATIVE: bool, const SQUARES: bool> Simd for Portable<
         for row in 0..if TWO { 2 * SIDE } else { SIDE } {
             let left = if row < SIDE { squares.left } else { squares.low_left };
             for column in 0..2 * SIDE {
-                // Pairs of units to multiply, from plane `a` on the left and plane `b` on the right.
+                // Returns the pairs of units to multiply, from plane `a` of the left operand and plane `b` of the right
+                // operand.
                 let pairs = |a: usize, b: usize| {
                     (0..squares.steps * SIDE).map(move |unit| {
                         let (step, unit) = (unit / SIDE, unit % SIDE);
@@ -84,7 +86,7 @@ impl<const N: usize, const NATIVE: bool, const SQUARES: bool> Simd for Portable<
                         let right = squares
                             .right
                             .wrapping_add(2 * ((step * planes + b) * SQUARE + unit * SIDE) + column);
-                        // SAFETY: the caller guarantees the squares.
+                        // SAFETY: the caller guarantees the memory of the AMX tiles.
                         unsafe { (left.read(), right.read()) }
                     })
                 };
@@ -93,7 +95,7 @@ impl<const N: usize, const NATIVE: bool, const SQUARES: bool> Simd for Portable<
                     sum + product(a & 0xFFFF_0000, b & 0xFFFF_0000) + product(a << 16, b << 16)
                 };
                 let place = squares.to.wrapping_add(row * 2 * SIDE + column);
-                // SAFETY: the caller guarantees the sums.
+                // SAFETY: the caller guarantees the memory of the sums.
                 let begun = if squares.first { 0.0 } else { unsafe { place.read() } };
                 let sum = match numbers {
                     Squared::Bf16 => pairs(0, 0).fold(begun, halves),
@@ -108,13 +110,14 @@ impl<const N: usize, const NATIVE: bool, const SQUARES: bool> Simd for Portable<
                         }) as u32)
                     }
                 };
-                // SAFETY: as above.
+                // SAFETY: the caller guarantees the memory of the sums.
                 unsafe { place.write(sum) };
             }
         }
     }
 
-    // Not inlined, like the kernels of the other levels: with all kernels in one function, compilation took minutes.
+    // Not inlined, because compilation took minutes with all kernels in one function. At the other levels, kernels are
+    // not inlined either.
     #[inline(never)]
     unsafe fn enter<K: Kernel<Self>>(kernel: K) -> K::Output {
         // SAFETY: the caller guarantees the pointers, and no feature is needed.
@@ -130,14 +133,16 @@ impl<const N: usize, const NATIVE: bool, const SQUARES: bool> Simd for Portable<
         fn mul(a: Self::F32, b: Self::F32) -> Self::F32 { zip(a, b, |a, b| a * b) }
         fn div(a: Self::F32, b: Self::F32) -> Self::F32 { zip(a, b, |a, b| a / b) }
         fn fma(a: Self::F32, b: Self::F32, c: Self::F32) -> Self::F32 {
-            // Rounds twice, because `mul_add` is a call into the C library if the compiler may not assume FMA.
+            // Multiplication and addition are rounded separately. `mul_add` would call the C library if the compiler
+            // cannot assume FMA.
             zip(zip(a, b, |a, b| a * b), c, |ab, c| ab + c)
         }
         fn max(a: Self::F32, b: Self::F32) -> Self::F32 { zip(a, b, |a, b| if a > b { a } else { b }) }
         fn min(a: Self::F32, b: Self::F32) -> Self::F32 { zip(a, b, |a, b| if a < b { a } else { b }) }
         fn abs(a: Self::F32) -> Self::F32 { map(a, f32::abs) }
         fn round(a: Self::F32) -> Self::F32 {
-            // Adding and subtracting 1.5 · 2²³ removes the fraction of the small numbers in the kernels.
+            // Adding and subtracting 1.5 · 2²³ rounds to a whole number. This works because the kernels round only
+            // small numbers.
             map(a, |x| (x + 12_582_912.0) - 12_582_912.0)
         }
         fn power_of_two(a: Self::F32) -> Self::F32 { map(a, |x| f32::from_bits(((x as i32 + 127) as u32) << 23)) }

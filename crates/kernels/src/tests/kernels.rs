@@ -1,4 +1,4 @@
-//! Compares matrix products with plain loops, allowing rounding errors, and vector functions with f64 references.
+//! Compares matrix products with plain loops, and vector functions with f64 references. Rounding errors are allowed.
 
 use proptest::prelude::*;
 
@@ -35,7 +35,7 @@ impl Case {
     }
 }
 
-/// Computes a product, and the allowed rounding error of each element.
+/// Computes a product with the kernels. Returns its elements, and the allowed rounding error of each element.
 fn compute<S: Simd>(precision: Precision, case: &Case) -> (Vec<f32>, Vec<f64>) {
     let Case { rows, inputs, outputs, .. } = *case;
     let packed = Packed::new::<S>(precision, (inputs, outputs), &case.weights, &case.bias).unwrap();
@@ -46,7 +46,7 @@ fn compute<S: Simd>(precision: Precision, case: &Case) -> (Vec<f32>, Vec<f64>) {
     }
     let mut buffers = CodeBuffers::default();
     let mut out = vec![f32::NAN; rows * packed.outputs];
-    // SAFETY: the level is available, and the team has one thread.
+    // SAFETY: the processor supports the level, and the team has one thread.
     let scales: Vec<f64> = unsafe {
         let left = buffers.prepare::<S>(precision, &padded, rows, (stride, stride));
         let to = Out { numbers: &mut out, rows, stride: packed.outputs };
@@ -61,7 +61,7 @@ fn compute<S: Simd>(precision: Precision, case: &Case) -> (Vec<f32>, Vec<f64>) {
                 let x = &case.left[row * inputs..(row + 1) * inputs];
                 x.iter().zip(w).map(|(x, w)| (f64::from(x.abs()), f64::from(w.abs())))
             };
-            // Quantization works on the range of all numbers, so its float error depends on the range.
+            // Quantization depends on the range of the numbers, so its rounding error in floats does, too.
             let range = pairs().fold((1e-30, 1e-30), |m: (f64, f64), p| (m.0.max(p.0), m.1.max(p.1)));
             let floats = 1e-6 * (inputs as f64 * range.0 * range.1 + 1.0);
             allowed.push(match precision {
@@ -124,7 +124,8 @@ fn long_rows_are_computed_in_blocks() {
 
 #[test]
 fn no_sum_overflows_or_saturates() {
-    // Vectors of maximum norm in the same direction, largest numbers of one sign, and all weight in one number.
+    // The patterns include parallel vectors of maximum norm, large numbers of only one sign, and vectors with a single
+    // nonzero number.
     let patterns: [fn(usize) -> f32; 7] = [
         |_| 1.0,
         |_| -1.0,
@@ -165,7 +166,7 @@ fn ranges_are_split_evenly_into_few_parts() {
 fn activated<S: Simd>(activation: Activation, numbers: &[f32]) -> Vec<f32> {
     let mut numbers = numbers.to_vec();
     let columns = numbers.len();
-    // SAFETY: the level is available; the row has `columns` numbers.
+    // SAFETY: the processor supports the level; the row has `columns` numbers.
     unsafe { S::enter(Activate { out: (numbers.as_mut_ptr(), columns), rows: 1, columns, activation }) };
     numbers
 }
@@ -186,7 +187,7 @@ impl<S: Simd> Kernel<S> for Exp<'_> {
 
 fn exponentials<S: Simd>(numbers: &[f32]) -> Vec<f32> {
     let mut numbers = numbers.to_vec();
-    // SAFETY: the level is available.
+    // SAFETY: the processor supports the level.
     unsafe { S::enter(Exp(&mut numbers)) };
     numbers
 }
@@ -225,7 +226,7 @@ fn activations_agree_with_the_reference() {
 
 fn normed<S: Simd>(x: &[f32], y: Option<&[f32]>, stride: usize, norm: &PaddedNorm) -> Vec<f32> {
     let mut x = x.to_vec();
-    // SAFETY: the level is available.
+    // SAFETY: the processor supports the level.
     unsafe { AddNorm { x: &mut x, y, stride, norm }.run::<S>() };
     x
 }
@@ -237,7 +238,7 @@ fn norms_keep_padding_at_zero() {
         let filled = |f: &dyn Fn(usize) -> f32| -> Vec<f32> {
             (0..2 * stride).map(|i| if i % stride < width { f(i) } else { 0.0 }).collect()
         };
-        // Far from zero: a variance computed from sums of squares would have no correct digits here.
+        // The numbers are far from zero. A variance computed from sums of squares would have no correct digits.
         let x = filled(&|i| 1000.0 + (i * 7 % 11) as f32);
         let y = filled(&|i| (i * 5 % 13) as f32);
         let norm = PaddedNorm {

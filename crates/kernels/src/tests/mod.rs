@@ -18,12 +18,12 @@ fn engine(network: &Network, precision: Precision, level: SimdLevel) -> CpuEngin
     CpuEngine::new(network, precision, SimdChoice::Level(level)).unwrap()
 }
 
-/// A sequence with pseudo-random token ids.
+/// Returns a sequence of `n` pseudo-random token ids.
 fn sequence(n: usize, vocabulary: u32) -> Sequence {
     Sequence::new((0..n as u32).map(|i| (i * 37 + n as u32 * 11) % vocabulary).collect())
 }
 
-/// Returns the hidden states of all sequences, one after the other, after the first `layers` layers.
+/// Returns the hidden states after layer `layers`, for all sequences one after the other.
 fn last(engine: &CpuEngine, layers: usize, sequences: &[Sequence]) -> Vec<f32> {
     let sequences: Vec<&Sequence> = sequences.iter().collect();
     let mut out = Vec::new();
@@ -31,7 +31,8 @@ fn last(engine: &CpuEngine, layers: usize, sequences: &[Sequence]) -> Vec<f32> {
     out
 }
 
-/// Returns the largest difference from the reference, over all layers.
+/// Returns the largest absolute difference between the hidden states of the engine and of the reference, over all
+/// layers.
 fn distance(network: &Network, engine: &CpuEngine, sequences: &[Sequence]) -> f64 {
     let expected: Vec<_> = sequences.iter().map(|s| reference::states(network, s)).collect();
     let layers: Vec<usize> = (0..=network.layers.len()).collect();

@@ -6,7 +6,7 @@ use crate::{
     training::vectorized,
 };
 
-/// Rounding constant: adding and then subtracting it rounds an f32 to the nearest integer.
+/// Constant for rounding. Adding it to an f32 and then subtracting it rounds the number to the nearest integer.
 const ROUND: f32 = 12_582_912.0;
 
 /// Computes `2^x` for `x` from -126 to 127.
@@ -27,7 +27,8 @@ pub fn exp(x: f32) -> f32 {
     let x = if x < 87.0 { x } else { 87.0 };
     let x = if x > -87.0 { x } else { -87.0 };
     let whole = (x * std::f32::consts::LOG2_E + ROUND) - ROUND;
-    // ln 2 is split in two. The first part has so few digits that its product with a whole number is exact.
+    // ln 2 is split into two constants. The first constant, 0.6933594, has so few significant bits that its product
+    // with `whole` is exact.
     let rest = (x - whole * 0.693_359_4) + whole * 2.121_944_4e-4;
     exp2(rest * std::f32::consts::LOG2_E) * f32::from_bits(((whole as i32 + 127) << 23) as u32)
 }
@@ -53,7 +54,7 @@ fn tanh_and_slope(x: f32) -> (f32, f32) {
     (((1.0 - e) / (1.0 + e)).copysign(inner), FACTOR * (1.0 + 0.134_145 * x * x))
 }
 
-/// Computes an activation function.
+/// Applies an activation function to `x`.
 #[inline(always)]
 fn activation_of(activation: Activation, x: f32) -> f32 {
     match activation {
@@ -74,7 +75,7 @@ fn activation_of(activation: Activation, x: f32) -> f32 {
     }
 }
 
-/// Computes the derivative of an activation function.
+/// Computes the derivative of an activation function at `x`.
 #[inline(always)]
 fn slope(activation: Activation, x: f32) -> f32 {
     match activation {
@@ -97,7 +98,7 @@ fn slope(activation: Activation, x: f32) -> f32 {
     }
 }
 
-/// Runs a loop with the activation function as a constant, so that the loop has no branches on the function.
+/// Runs a loop in which the activation function is a constant, so that the loop does not branch on it.
 macro_rules! with_constant {
     ($activation:expr, $constant:ident, $loop:block) => {
         with_constant!($activation, $constant, $loop, Gelu, GeluTanh, Relu)
@@ -122,7 +123,8 @@ pub fn activate(activation: Activation, x: &[f32], out: &mut [f32]) {
     });
 }
 
-/// Computes the gradient of the input, `grad_x = gradient · activation′(x)`. All slices must have the same length.
+/// Computes the gradient with respect to the input, `grad_x = gradient · activation′(x)`. All slices must have the same
+/// length.
 pub fn activate_backward(activation: Activation, x: &[f32], gradient: &[f32], grad_x: &mut [f32]) {
     assert!(x.len() == grad_x.len() && gradient.len() == grad_x.len());
     with_constant!(activation, FUNCTION, {

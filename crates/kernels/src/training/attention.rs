@@ -17,10 +17,10 @@ pub struct Attended<'a> {
     pub dropout: Option<Dropout>,
 }
 
-/// Number of query tokens per group. The tokens of a group share the loaded keys and values.
+/// Number of query tokens that are processed together (a group). They share the loaded keys and values.
 const GROUP: usize = 4;
 
-/// Buffers for one head. Rows are padded with zeros to whole vectors.
+/// Buffers for the attention of one head. Rows are padded with zeros to a multiple of [`LANES`].
 struct Workspace {
     /// Padded length of a row with one element per token.
     row: usize,
@@ -32,24 +32,25 @@ struct Workspace {
     /// Keys and values: one row per token.
     keys: Vec<f32>,
     values: Vec<f32>,
-    /// Scaled queries of the current tokens.
+    /// Scaled queries of the tokens of the current group.
     queries: Vec<f32>,
-    /// Attention weights of the current tokens, before dropout.
+    /// Attention weights of the tokens of the current group, before dropout.
     weights: Vec<f32>,
-    /// Attention weights of the current tokens, after dropout.
+    /// Attention weights of the tokens of the current group, after dropout.
     used: Vec<f32>,
-    /// Output rows of the current tokens.
+    /// Output rows of the tokens of the current group.
     out: Vec<f32>,
 }
 
-/// Additional buffers of the backward pass.
+/// Additional buffers that only the backward pass needs.
 struct BackwardWorkspace {
-    /// Gradients of keys and values: one row per token.
+    /// Gradients with respect to the keys and the values: one row per token.
     grad_keys: Vec<f32>,
     grad_values: Vec<f32>,
-    /// Gradients with respect to the output rows of the current tokens.
+    /// Gradients with respect to the output rows of the tokens of the current group.
     gradients: Vec<f32>,
-    /// Gradients of the weights and scores of the current tokens.
+    /// Gradients with respect to the attention weights of the current group, later replaced by those with respect to
+    /// the scores.
     weight_gradients: Vec<f32>,
 }
 
@@ -64,7 +65,8 @@ impl Workspace {
     }
 }
 
-/// Computes `out[t] = Σ a[t][c]·rows[c]` for `t < T` over `count` rows of `row` elements. `a` has `GROUP` rows.
+/// For each `t < T`, computes `out[t]`, the sum of `a[t][c] · rows[c]` over all `c < count`. The rows of `out` and
+/// `rows` have `row` elements. `a` has `GROUP` rows.
 #[inline(always)]
 fn combine<const T: usize>(out: &mut [f32], a: &[f32], rows: &[f32], row: usize, count: usize) {
     let (a_row, blocks) = (a.len() / GROUP, row / LANES);
@@ -86,7 +88,8 @@ fn combine<const T: usize>(out: &mut [f32], a: &[f32], rows: &[f32], row: usize,
     }
 }
 
-/// Computes `to[j] += Σ a[t][j]·x[t]` over `t < T` for `count` rows of `row` elements. `a` has `GROUP` rows.
+/// For each `j < count`, adds the sum of `a[t][j] · x[t]` over all `t < T` to `to[j]`. The rows of `to` and `x` have
+/// `row` elements. `a` has `GROUP` rows.
 #[inline(always)]
 fn add_outer<const T: usize>(to: &mut [f32], a: &[f32], x: &[f32], row: usize, count: usize) {
     let (a_row, blocks) = (a.len() / GROUP, row / LANES);
@@ -110,8 +113,8 @@ fn add_outer<const T: usize>(to: &mut [f32], a: &[f32], x: &[f32], row: usize, c
     }
 }
 
-/// Runs an expression for each group of [`GROUP`] tokens, and then for each of the remaining tokens. `$first` is the first
-/// token of the group, and the constant `$size` is the number of tokens.
+/// Runs `$body` for each group of [`GROUP`] tokens, and then for each of the remaining tokens alone. `$first` is the
+/// first token of the group, and the constant `$size` is the number of its tokens.
 macro_rules! each_group {
     ($tokens:expr, $first:ident, $size:ident, $body:expr) => {
         let whole = $tokens / GROUP * GROUP;
@@ -135,13 +138,14 @@ impl Attended<'_> {
         self.width / self.heads
     }
 
-    /// Returns the offset of the query (part 0), key (1) or value (2) of a token and head.
+    /// Returns the offset in `projected` of the query (`part` 0), key (1) or value (2) of a token for a head.
     #[inline(always)]
     fn place(&self, token: usize, part: usize, head: usize) -> usize {
         token * 3 * self.width + part * self.width + head * self.size()
     }
 
-    /// Copies the keys or values of a head to rows by token, and optionally to rows by column.
+    /// Copies the keys (`part` 1) or values (2) of a head to `by_token`, one row per token. If `by_column` is not
+    /// `None`, also writes the transposed matrix to it: one row of length `row` per column.
     #[inline(always)]
     fn gather(
         &self,
@@ -165,7 +169,7 @@ impl Attended<'_> {
         }
     }
 
-    /// Computes the attention weights of `T` tokens, before and after dropout.
+    /// Computes the attention weights of `T` tokens starting at `first`, before and after dropout.
     #[inline(always)]
     fn compute_weights<const T: usize>(&self, first: usize, head: usize, workspace: &mut Workspace) {
         let (tokens, size, row) = (self.tokens(), self.size(), workspace.row);
@@ -214,7 +218,7 @@ impl Attended<'_> {
         }
     }
 
-    /// Computes the attention output of `T` tokens.
+    /// Computes the attention output of `T` tokens starting at `first`, for one head.
     #[inline(always)]
     fn attend_group<const T: usize>(
         &self,
@@ -232,7 +236,8 @@ impl Attended<'_> {
         }
     }
 
-    /// Writes the query gradients of `T` tokens, and adds to the gradients of all keys and values.
+    /// Writes the gradients with respect to the queries of `T` tokens starting at `first`. Adds the contribution of
+    /// these tokens to the gradients with respect to all keys and values.
     #[inline(always)]
     fn backward_group<const T: usize>(
         &self,
@@ -248,10 +253,11 @@ impl Attended<'_> {
             let from = &gradient[(first + t) * self.width + head * size..][..size];
             back.gradients[t * column..][..size].copy_from_slice(from);
         }
-        // Gradients of the weights after dropout.
+        // Gradients with respect to the attention weights after dropout.
         combine::<T>(&mut back.weight_gradients, &back.gradients, &workspace.values_by_column, row, size);
         for t in 0..T {
-            // Gradients of the scores. Dropout scales the gradient of a weight like the weight.
+            // Gradients with respect to the scores. Dropout multiplies the gradient of a weight by the same factor as
+            // the weight.
             let weight_gradients = &mut back.weight_gradients[t * row..][..row];
             let (weights, used) = (&workspace.weights[t * row..][..row], &workspace.used[t * row..][..row]);
             let mean = sum(row, |j| weight_gradients[j] * used[j]);
@@ -278,7 +284,8 @@ impl Attended<'_> {
     }
 }
 
-/// Computes self-attention. Writes the attention output to `out`: one row per token, with the heads concatenated.
+/// Computes self-attention. Writes the attention output to `out`: one row per token, with the outputs of the heads
+/// concatenated.
 pub fn attend(of: &Attended, out: &mut [f32]) {
     let (tokens, size) = (of.tokens(), of.size());
     assert!(of.projected.len() == tokens * 3 * of.width && out.len() == tokens * of.width);

@@ -1,9 +1,9 @@
 //! Training operations, except matrix products: attention, activation functions, layer norm (each forward and
 //! backward), dropout, and AdamW.
 //!
-//! Every kernel is a plain loop that the compiler vectorizes, compiled for each SIMD level. Sums always use 16 lanes,
-//! and products and sums are never fused (no FMA). So results are identical on every processor, and do not depend on
-//! how rows are distributed among threads.
+//! Every kernel is a plain loop that is compiled for each SIMD level and vectorized by the compiler. A sum always
+//! consists of 16 partial sums, and multiplications are never fused with additions (no FMA). So results are identical
+//! on every processor, and do not depend on how rows are distributed among threads.
 
 use std::sync::OnceLock;
 
@@ -30,7 +30,7 @@ fn level() -> SimdLevel {
     })
 }
 
-/// A loop that is compiled with the features of a SIMD level.
+/// Kernel that runs a loop, compiled with the processor features of a SIMD level.
 struct Loop<F>(F);
 
 impl<S: Simd, F: FnOnce()> Kernel<S> for Loop<F> {
@@ -42,11 +42,12 @@ impl<S: Simd, F: FnOnce()> Kernel<S> for Loop<F> {
     }
 }
 
-/// Runs a loop at the SIMD level for training. The closure and its callees must be `#[inline(always)]`.
+/// Runs a loop at the SIMD level for training. The closure and its callees must be `#[inline(always)]`: otherwise they
+/// are not compiled for this level.
 #[inline(always)]
 fn vectorized(body: impl FnOnce()) {
     fn enter<S: Simd>(body: impl FnOnce()) {
-        // SAFETY: the level is available, and the loop is safe code.
+        // SAFETY: the processor supports the level, and the loop is safe code.
         unsafe { <S::Base as Simd>::enter(Loop(body)) }
     }
     let level = level();
@@ -71,7 +72,7 @@ fn sum(length: usize, f: impl Fn(usize) -> f32) -> f32 {
     for i in whole..length {
         lanes[i - whole] += f(i);
     }
-    // Adds the lanes pairwise by halves, in the order of a vector reduction.
+    // Repeatedly adds the upper half of the lanes to the lower half, which is the order of a vector reduction.
     let mut width = LANES / 2;
     while width > 0 {
         for lane in 0..width {
@@ -93,15 +94,16 @@ pub struct AdamW {
     pub beta2: f32,
     /// Term added to the denominator for numerical stability.
     pub epsilon: f32,
-    /// Weight decay; it is multiplied by the learning rate.
+    /// Weight decay; each step multiplies it by the learning rate.
     pub decay: f32,
     /// Step number, starting at 1. It is used for bias correction.
     pub step: u64,
-    /// Factor that the gradients are multiplied by: 1, or less with gradient clipping.
+    /// Factor by which the gradients are multiplied: 1, or less if gradient clipping is active.
     pub scale: f32,
 }
 
-/// Updates the weights, first moment (`mean`) and second moment (`square`). All slices must have the same length.
+/// Applies one AdamW step to the weights, the first moment (`mean`) and the second moment (`square`). All slices must
+/// have the same length.
 pub fn adamw(with: &AdamW, weights: &mut [f32], gradient: &[f32], mean: &mut [f32], square: &mut [f32]) {
     let n = weights.len();
     assert!(gradient.len() == n && mean.len() == n && square.len() == n);
@@ -135,7 +137,8 @@ pub struct Dropout {
 }
 
 impl Dropout {
-    /// Creates dropout with a probability, clamped to the range 0 to 0.999. The key is the random seed of the mask.
+    /// Creates a dropout operation that sets elements to 0 with the given probability, clamped to the range from 0 to
+    /// 0.999. The key is the random seed of the mask.
     pub fn new(probability: f32, key: u64) -> Self {
         let probability = f64::from(probability.clamp(0.0, 0.999));
         Dropout {
@@ -145,7 +148,8 @@ impl Dropout {
         }
     }
 
-    /// Returns dropout with the same probability and an independent mask. Each group number has its own mask.
+    /// Returns a dropout operation with the same probability and the mask of the given group. The masks of different
+    /// groups are independent.
     #[must_use]
     pub fn of(self, group: u32) -> Self {
         Dropout {
@@ -159,7 +163,7 @@ impl Dropout {
         (self.key, self.threshold, self.scale)
     }
 
-    /// Returns the factor for the element at an index: 0 if the element is dropped.
+    /// Returns the factor by which the element at an index is multiplied; 0 if the element is dropped.
     #[inline(always)]
     pub fn factor(&self, index: u32) -> f32 {
         let bits = mix(mix(index ^ self.key[0]).wrapping_add(self.key[1]));
@@ -167,7 +171,7 @@ impl Dropout {
     }
 }
 
-/// Finalizer of MurmurHash3.
+/// Scrambles the bits of a number with the finalizer of MurmurHash3.
 #[inline(always)]
 fn mix(x: u32) -> u32 {
     let x = (x ^ (x >> 16)).wrapping_mul(0x85eb_ca6b);

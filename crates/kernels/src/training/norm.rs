@@ -39,7 +39,7 @@ impl AddNorm<'_> {
     }
 }
 
-/// Writes the layer norm of `x + dropout(y)` to `out`, row by row. `first` is the first row's index in the dropout
+/// Writes the layer norm of `x + dropout(y)` to `out`, row by row. `first` is the index of the first row in the dropout
 /// mask.
 pub fn add_norm(norm: &AddNorm, first: usize, x: &[f32], y: &[f32], out: &mut [f32]) {
     let width = norm.weight.len();
@@ -60,8 +60,9 @@ pub fn add_norm(norm: &AddNorm, first: usize, x: &[f32], y: &[f32], out: &mut [f
     );
 }
 
-/// Writes the gradients of `x` and `y`, and adds the gradients of the weight and the bias to `grad_weight` and
-/// `grad_bias`. `gradient` is the gradient of the output of [`add_norm`].
+/// Writes the gradients with respect to `x` and `y` to `grad_x` and `grad_y`. Adds the gradients with respect to the
+/// weight and the bias to `grad_weight` and `grad_bias`. `gradient` is the gradient with respect to the output of
+/// [`add_norm`], and `first` is the same as there.
 #[allow(clippy::too_many_arguments)]
 pub fn add_norm_backward(
     norm: &AddNorm,

@@ -3,7 +3,7 @@
 
 use crate::training::*;
 
-/// Pseudo-random numbers between -1 and 1.
+/// Returns `n` pseudo-random numbers between -1 and 1.
 fn numbers(n: usize, seed: u32) -> Vec<f32> {
     let mut state = seed.wrapping_mul(747_796_405).wrapping_add(2_891_336_453);
     let mut next = || {
@@ -17,7 +17,7 @@ fn dot(a: &[f32], b: &[f32]) -> f64 {
     a.iter().zip(b).map(|(a, b)| f64::from(*a) * f64::from(*b)).sum()
 }
 
-/// Compares the gradient of `loss` with finite differences, for some of the elements of `x`.
+/// Compares a gradient of `loss` with finite differences, for some elements of `x`. Panics if they do not agree.
 fn check(x: &[f32], gradient: &[f32], loss: impl Fn(&[f32]) -> f64) {
     const STEP: f32 = 1.0 / 256.0;
     for i in (0..x.len()).step_by(1 + x.len() / 60) {
@@ -26,7 +26,7 @@ fn check(x: &[f32], gradient: &[f32], loss: impl Fn(&[f32]) -> f64) {
             moved[i] += by;
             loss(&moved)
         };
-        // Fourth-order differences are accurate with steps that are large enough for f32.
+        // Fourth-order differences are accurate even with large steps, which f32 needs.
         let slope = |h: f32| (at(h) - at(-h)) / (2.0 * f64::from(h));
         let expected = (4.0 * slope(STEP) - slope(2.0 * STEP)) / 3.0;
         let got = f64::from(gradient[i]);
@@ -157,7 +157,7 @@ fn the_dropped_part_matches_the_probability_and_keys_are_independent() {
     let (a, b) = (dropped(Dropout::new(0.1, 1)), dropped(Dropout::new(0.1, 2)));
     assert!((9_700..10_300).contains(&count(&a)), "{}", count(&a));
     for other in [b, dropped(Dropout::new(0.1, 1).of(7)), dropped(Dropout::new(0.1, 1 << 32))] {
-        // Two independent patterns with p = 0.1 both drop about one number in a hundred.
+        // If two masks with p = 0.1 are independent, both drop the same element in about one of a hundred cases.
         let both = a.iter().zip(&other).filter(|(a, b)| **a && **b).count();
         assert!((800..1_200).contains(&both), "{both}");
     }

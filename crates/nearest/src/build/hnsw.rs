@@ -1,7 +1,8 @@
 //! Builds the graph with the crate hnsw_rs.
 //!
 //! hnsw_rs panics or aborts on parameters that exceed its tables, on NaN and on negative distances. The parent module
-//! checks the parameters. The distances are our own, between rows of 8-bit codes, and are never NaN or negative.
+//! checks the parameters. The distances between rows of 8-bit codes, computed by this module, are never NaN or
+//! negative.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
@@ -19,7 +20,7 @@ use crate::{
 const REPORT_EVERY: usize = 64;
 const LEVELS: usize = 16;
 
-/// Builds the graph. The points are inserted in the order `near`, in which near points follow each other.
+/// Builds the graph. The points are inserted in the order `near`, in which similar points follow each other.
 ///
 /// hnsw_rs stores a point in several heap allocations, and reads all of them for each neighbor. In the order `near`,
 /// most neighbors of a point are in the cache. In random order, a build spends a third of its time waiting for memory.
@@ -66,7 +67,7 @@ pub(super) fn build(
     Ok(Graph::assemble(&built, options.m))
 }
 
-/// Distance between two rows of codes for hnsw_rs. Each row is followed by its bias and its squared norm.
+/// Distance between two rows of codes, for hnsw_rs. After its codes, each row contains its bias and its squared norm.
 ///
 /// hnsw_rs passes the query row first. The bias is read from this row, because the other rows are at random addresses.
 #[derive(Clone, Copy)]
@@ -101,13 +102,14 @@ impl Distance<u8> for CodeDistance {
 const SMALL: usize = 4;
 /// Number of random candidates for the second pole of a split; the candidate farthest from the first pole is chosen.
 const POLE_CANDIDATES: u64 = 16;
-/// Minimum number of rows in each half for processing the halves in parallel.
+/// Minimum number of rows in each half at which the halves are processed in parallel.
 const PARALLEL: usize = 4096;
 
-/// Returns the rows of codes in an order in which near rows follow each other.
+/// Returns the row numbers of the codes in an order in which similar rows follow each other.
 ///
-/// Splits the rows recursively into halves, sorted by the distance from one pole minus the distance from another pole.
-/// Poles are distant rows. The order does not depend on the number of threads.
+/// Recursively splits the rows into halves. Each split compares, for each row, its distances from two rows that are far
+/// apart (the poles): one half is closer to one pole, the other half to the other pole. The order does not depend on
+/// the number of threads.
 pub(super) fn locality_order(codes: &Codes) -> Vec<u32> {
     let mut rows: Vec<u32> = (0..codes.len() as u32).collect();
     halve(codes, &mut rows, &mut Vec::new(), 1);

@@ -53,7 +53,8 @@ impl Builder {
 pub struct BuildOptions {
     /// Builder of the graph.
     pub builder: Builder,
-    /// Maximum number of neighbors of a node on each level above 0, from 4 to 128; twice as many on level 0.
+    /// Maximum number of neighbors of a node on each level above 0, from 4 to 128. On level 0, the maximum is twice
+    /// this number.
     pub m: usize,
     /// Number of candidates in the beam search that finds the neighbors of a new node, from 8 to 4096.
     pub ef: usize,
@@ -67,7 +68,8 @@ impl Default for BuildOptions {
     }
 }
 
-/// Builds a graph over points, writes it to a new file, and syncs the file to disk. Reports the build to `progress`.
+/// Builds a graph over points, writes it to a new file, and syncs the file to disk. Reports the progress of the build
+/// to `progress`.
 ///
 /// Returns an error if the file already exists or cannot be written, if an option is out of range, or if there are more
 /// than 2³¹ points. If `progress` cancels the build, the result is [`Error::Interrupted`].
@@ -97,10 +99,11 @@ impl Points<'_> {
 
 /// Graph and quantized vectors that a builder has made.
 pub(crate) struct BuildOutput {
-    /// Point of each row of codes.
+    /// Point number of each row of codes.
     pub(crate) order: Vec<u32>,
     pub(crate) codes: Codes,
-    /// 4-bit codes, which replace the 8-bit codes in the file; `None` for L2, or if not accurate enough.
+    /// 4-bit codes, which replace the 8-bit codes in the file; `None` if the metric is L2, or if 4-bit codes are not
+    /// accurate enough.
     pub(crate) nibbles: Option<Nibbles>,
     pub(crate) graph: Graph,
 }
@@ -136,7 +139,7 @@ fn mixed(number: u64) -> u64 {
 }
 
 fn check(options: &BuildOptions) -> Result<()> {
-    // hnsw_rs aborts the process above 256. More than 128 neighbors have no benefit.
+    // hnsw_rs aborts the process for more than 256 neighbors. More than 128 neighbors have no benefit.
     if !(4..=128).contains(&options.m) {
         return Err(Error::input(format!("{} neighbors per node are out of range; use 4 to 128", options.m)));
     }
@@ -147,7 +150,7 @@ fn check(options: &BuildOptions) -> Result<()> {
     Ok(())
 }
 
-/// Step of an operation, for progress reports.
+/// Step of an operation, as shown in progress reports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Step {
     /// Inserting points into the graph. Progress is counted in points.
@@ -156,7 +159,8 @@ pub enum Step {
     Measuring,
 }
 
-/// Receives progress reports of an operation and can cancel it. A closure `Fn() -> bool` implements only `stop`.
+/// Receives progress reports of an operation and can cancel it. A closure `Fn() -> bool` is used as `stop`, and its
+/// reports are discarded.
 pub trait Progress: Sync {
     /// Returns whether to cancel the operation. Called often, possibly from several threads.
     fn stop(&self) -> bool;

@@ -1,8 +1,8 @@
-//! Our own HNSW builder. The graph does not depend on the number of threads.
+//! Native HNSW builder. The graph does not depend on the number of threads.
 //!
-//! Nodes are inserted in batches, the highest levels first. For all nodes of a batch, neighbors are searched in
-//! parallel, in the graph without this batch. Then the lists of these neighbors are updated in parallel. No locks are
-//! needed.
+//! Nodes are inserted in batches, the nodes of the highest levels first. For all nodes of a batch, neighbors are
+//! searched in parallel, in the graph without this batch. Then the lists of these neighbors are updated in parallel. No
+//! locks are needed.
 
 use rayon::prelude::*;
 
@@ -15,7 +15,8 @@ use crate::{
     nibbles::{NibbleDistances, Nibbles},
 };
 
-/// Number of nodes in the graph for each node of the next batch. A batch has from 1 to [`MAX_BATCH`] nodes.
+/// The size of a batch is the number of nodes in the graph divided by this number, limited to the range from 1 to
+/// [`MAX_BATCH`].
 const BATCH_DIVISOR: usize = 50;
 const MAX_BATCH: usize = 4_000;
 
@@ -56,17 +57,17 @@ pub(super) fn order(points: usize, m: usize) -> Vec<u32> {
     order
 }
 
-/// Returns the highest level of a point. Levels are geometrically distributed, and determined by a hash of the point.
+/// Returns the highest level of a point. Levels are geometrically distributed and depend on a hash of the point number.
 fn level(point: u32, m: usize) -> usize {
     let uniform = ((mixed(u64::from(point)) >> 11) as f64 + 0.5) / (1u64 << 53) as f64;
-    // At most 16 levels, like hnsw_rs. More are never needed.
+    // There are at most 16 levels, as in hnsw_rs. More levels are never needed.
     ((-uniform.ln() * (1.0 / (m as f64).ln())) as usize).min(15)
 }
 
 struct NativeBuilder<'a> {
     codes: &'a Codes,
     nibbles: Option<&'a Nibbles>,
-    /// Neighbor lists of each level, from level 0.
+    /// Neighbor lists of each level, starting at level 0.
     links: Vec<Links>,
     level_of: Vec<usize>,
     /// Number of candidates in the beam search that finds the neighbors of a new node.
@@ -122,10 +123,11 @@ impl NativeBuilder<'_> {
         Lists { flat: &self.links[level].flat, width: self.links[level].width }
     }
 
-    /// Chooses at most `most` neighbors of a node from `candidates`, which are sorted by distance. Skips a candidate
-    /// that is nearer to a chosen neighbor than to the node, so that neighbors are in different directions.
+    /// Replaces `chosen` with at most `most` neighbors of a node. Chooses them from `candidates`, which are sorted by
+    /// distance from the node. Skips a candidate that is nearer to a chosen neighbor than to the node, so that
+    /// neighbors are in different directions.
     ///
-    /// Distances from the node leave out its squared norm, which is `own`.
+    /// The distances in `candidates` do not include the squared norm of the node, which is `own`.
     #[inline(always)]
     fn choose<S: Distances>(&self, own: f32, candidates: &[Candidate], most: usize, chosen: &mut Vec<u32>) {
         chosen.clear();
@@ -139,7 +141,7 @@ impl NativeBuilder<'_> {
             let distances = self.codes.distances_from(node);
             let mut diverse = true;
             for other in chosen.iter() {
-                // SAFETY: candidates are nodes.
+                // SAFETY: candidates are nodes of the graph.
                 if unsafe { distances.distance::<S>(*other) } + others < candidate.distance + own {
                     diverse = false;
                     break;
@@ -156,8 +158,8 @@ impl NativeBuilder<'_> {
         self.codes.distance_norms().get(node as usize).map_or(0.0, |norm| *norm as f32)
     }
 
-    /// Finds the neighbors of a node, one list for each of its levels. Finds candidates by the distances `search`, and
-    /// chooses neighbors among the candidates by the more accurate `distances`.
+    /// Returns the neighbors of a node, one list for each of its levels. Finds candidates with the distances `search`,
+    /// and chooses neighbors among the candidates with the more accurate `distances`.
     #[inline(always)]
     fn find<S: Distances>(
         &self,
@@ -177,11 +179,11 @@ impl NativeBuilder<'_> {
         let mut lists = vec![Vec::new(); level + 1];
         for level in (0..=level).rev() {
             visited.begin(nodes);
-            // SAFETY: as above, and `visited.begin` has been called.
+            // SAFETY: `at` is a node, lists contain only nodes, and `visited.begin` has been called.
             unsafe { walk::<S>(self.lists(level), search, at, self.ef, visited, candidates) };
             for candidate in candidates.iter_mut() {
                 candidate.node &= !EXPANDED;
-                // SAFETY: candidates are nodes.
+                // SAFETY: candidates are nodes of the graph.
                 candidate.distance = unsafe { distances.distance::<S>(candidate.node) };
             }
             candidates.sort_unstable_by(Candidate::order);
@@ -226,7 +228,7 @@ struct AddNeighbors<'a> {
     builder: &'a NativeBuilder<'a>,
     level: usize,
     node: u32,
-    /// Pairs of `node` and a new node that has `node` as a neighbor.
+    /// Pairs of `node` and a new node that chose `node` as a neighbor.
     others: &'a [(u32, u32)],
     scratch: &'a mut Scratch,
 }
@@ -247,7 +249,7 @@ impl Task for AddNeighbors<'_> {
         let distances = builder.codes.distances_from(node);
         candidates.clear();
         for node in all {
-            // SAFETY: neighbors and new nodes are nodes.
+            // SAFETY: the neighbors and the new nodes are nodes of the graph.
             candidates.push(Candidate { distance: unsafe { distances.distance::<S>(node) }, node });
         }
         candidates.sort_unstable_by(Candidate::order);
