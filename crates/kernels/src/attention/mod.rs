@@ -272,8 +272,8 @@ impl<S: Simd> Kernel<S> for Softmax<'_> {
                 let mut sum = S::splat(0.0);
                 // Processes two vectors at a time, to hide the latency of the exponential.
                 for i in (0..whole / (2 * S::LANES)).map(|i| i * 2 * S::LANES) {
-                    let x = [S::load(scores.add(i)), S::load(scores.add(i + S::LANES))];
-                    let e = math::exp::<S, 2>(x.map(|x| S::sub(x, most)));
+                    let (x, y) = (S::load(scores.add(i)), S::load(scores.add(i + S::LANES)));
+                    let e = math::exp::<S, 2>([S::sub(x, most), S::sub(y, most)]);
                     S::store(scores.add(i), e[0]);
                     S::store(scores.add(i + S::LANES), e[1]);
                     sum = S::add(sum, S::add(e[0], e[1]));

@@ -167,13 +167,12 @@ impl<S: Simd> Kernel<S> for Arrange {
             }
             for row in (0..blocks * BLOCK).step_by(2) {
                 for i in (0..numbers).step_by(S::LANES) {
-                    let value = |row: usize| match row < n {
-                        true => S::load(projected.add(row * stride + 2 * width + i)),
-                        false => S::splat(0.0),
-                    };
+                    let from = projected.wrapping_add(row * stride + 2 * width + i);
+                    let value = if row < n { S::load(from) } else { S::splat(0.0) };
+                    let next = if row + 1 < n { S::load(from.wrapping_add(stride)) } else { S::splat(0.0) };
                     let step = i / STEP * blocks + row / BLOCK;
                     let to = values.add(step * 2 * SQUARE + row % BLOCK / 2 * BLOCK + i % STEP);
-                    S::istore(to, S::pair_bf16(value(row), value(row + 1)));
+                    S::istore(to, S::pair_bf16(value, next));
                 }
             }
         }
@@ -214,30 +213,11 @@ impl Softmax<'_> {
     #[inline(always)]
     unsafe fn softmax_rows<S: Simd, const W: usize>(&mut self, row: usize) {
         let blocks = self.n.div_ceil(BLOCK);
-        let place = |i: usize| (row + i / 2, i % 2 * S::LANES);
         // SAFETY: `attend_heads` guarantees the blocks of scores and weights.
         unsafe {
-            // Replaces the lanes after the last key in the last block with `other`.
-            let within = |block: usize, mut x: [S::F32; W], other: f32| {
-                let keys = self.n - block * BLOCK;
-                if keys < BLOCK {
-                    for i in 0..W {
-                        x[i] = S::first(keys.saturating_sub(place(i).1), x[i], S::splat(other));
-                    }
-                }
-                x
-            };
-            let scores = |block: usize| {
-                let mut x = [S::splat(0.0); W];
-                for i in 0..W {
-                    let (row, column) = place(i);
-                    x[i] = S::load(self.scores.add((block * BLOCK + row) * BLOCK + column));
-                }
-                within(block, x, f32::NEG_INFINITY)
-            };
-            let mut most = scores(0);
+            let mut most = self.scores::<S, W>(row, 0);
             for block in 1..blocks {
-                let x = scores(block);
+                let x = self.scores::<S, W>(row, block);
                 for i in 0..W {
                     most[i] = S::max(x[i], most[i]);
                 }
@@ -248,13 +228,13 @@ impl Softmax<'_> {
             }
             let mut sums = [S::splat(0.0); W];
             for block in 0..blocks {
-                let mut x = scores(block);
+                let mut x = self.scores::<S, W>(row, block);
                 for i in 0..W {
                     x[i] = S::sub(x[i], most[i]);
                 }
-                let weights = within(block, math::exp::<S, W>(x), 0.0);
+                let weights = self.within::<S, W>(block, math::exp::<S, W>(x), 0.0);
                 for i in 0..W {
-                    let (row, column) = place(i);
+                    let (row, column) = (row + i / 2, i % 2 * S::LANES);
                     let line = row / SIDE * blocks * SQUARE + block * SQUARE + row % SIDE * SIDE;
                     S::store_bf16(self.weights.add(line).cast::<u16>().add(column), weights[i]);
                     sums[i] = S::add(sums[i], weights[i]);
@@ -264,6 +244,39 @@ impl Softmax<'_> {
                 self.factors[row + i / 2] = 1.0 / S::total(S::add(sums[i], sums[i + 1]));
             }
         }
+    }
+
+    /// Returns the scores of `W / 2` rows, starting at `row`, for the keys of a block. The scores after the last key
+    /// are negative infinity.
+    #[inline(always)]
+    unsafe fn scores<S: Simd, const W: usize>(&self, row: usize, block: usize) -> [S::F32; W] {
+        // SAFETY: `attend_heads` guarantees the blocks of scores.
+        unsafe {
+            let mut x = [S::splat(0.0); W];
+            for i in 0..W {
+                let (row, column) = (row + i / 2, i % 2 * S::LANES);
+                x[i] = S::load(self.scores.add((block * BLOCK + row) * BLOCK + column));
+            }
+            self.within::<S, W>(block, x, f32::NEG_INFINITY)
+        }
+    }
+
+    /// Replaces the lanes after the last key of a block with `other`.
+    #[inline(always)]
+    unsafe fn within<S: Simd, const W: usize>(
+        &self,
+        block: usize,
+        mut x: [S::F32; W],
+        other: f32,
+    ) -> [S::F32; W] {
+        let keys = self.n - block * BLOCK;
+        if keys < BLOCK {
+            for i in 0..W {
+                // SAFETY: the caller guarantees the processor's features.
+                x[i] = unsafe { S::first(keys.saturating_sub(i % 2 * S::LANES), x[i], S::splat(other)) };
+            }
+        }
+        x
     }
 }
 

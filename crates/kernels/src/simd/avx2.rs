@@ -109,16 +109,16 @@ impl Simd for Avx2 {
             _mm_cvtss_f32(_mm_max_ss(v, _mm_movehdup_ps(v)))
         }}
         fn transpose(from: *const f32, from_stride: usize, to: *mut f32, to_stride: usize) {{
-            let row = |i: usize| _mm256_loadu_ps(from.add(i * from_stride));
             // Interleave pairs of rows, then pairs of pairs, then halves of the registers.
-            let low = |i: usize| _mm256_unpacklo_ps(row(i), row(i + 1));
-            let high = |i: usize| _mm256_unpackhi_ps(row(i), row(i + 1));
+            let mut pairs = [[_mm256_setzero_ps(); 4]; 2];
+            for i in 0..4 {
+                let from = from.add(2 * i * from_stride);
+                let (row, next) = (_mm256_loadu_ps(from), _mm256_loadu_ps(from.add(from_stride)));
+                pairs[0][i] = _mm256_unpacklo_ps(row, next);
+                pairs[1][i] = _mm256_unpackhi_ps(row, next);
+            }
             for half in 0..2 {
-                let (a, b, c, d) = if half == 0 {
-                    (low(0), low(2), low(4), low(6))
-                } else {
-                    (high(0), high(2), high(4), high(6))
-                };
+                let [a, b, c, d] = pairs[half];
                 for (at, [top, bottom]) in [
                     [_mm256_shuffle_ps::<0x44>(a, b), _mm256_shuffle_ps::<0x44>(c, d)],
                     [_mm256_shuffle_ps::<0xEE>(a, b), _mm256_shuffle_ps::<0xEE>(c, d)],

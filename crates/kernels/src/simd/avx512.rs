@@ -100,10 +100,11 @@ impl<const VNNI: bool, const BF16: bool, const AMX: bool> Simd for Avx512<VNNI, 
 
         fn transpose(from: *const f32, from_stride: usize, to: *mut f32, to_stride: usize) {{
             // Interleave pairs of rows, then pairs of pairs, then halves, then quarters of the registers.
-            let row = |i: usize| _mm512_loadu_ps(from.add(i * from_stride));
             let mut fours = [_mm512_setzero_ps(); 16];
             for four in 0..4 {
-                let [a, b, c, d] = [row(4 * four), row(4 * four + 1), row(4 * four + 2), row(4 * four + 3)];
+                let from = from.add(4 * four * from_stride);
+                let (a, b) = (_mm512_loadu_ps(from), _mm512_loadu_ps(from.add(from_stride)));
+                let (c, d) = (_mm512_loadu_ps(from.add(2 * from_stride)), _mm512_loadu_ps(from.add(3 * from_stride)));
                 let (low, high) = (_mm512_unpacklo_ps(a, b), _mm512_unpackhi_ps(a, b));
                 let (next_low, next_high) = (_mm512_unpacklo_ps(c, d), _mm512_unpackhi_ps(c, d));
                 fours[four] = _mm512_shuffle_ps::<0x44>(low, next_low);
