@@ -72,7 +72,7 @@ impl MilvusAssembly<'_> {
     /// # Errors
     ///
     /// [`Error::Data`] if a shard is missing or damaged, or a dialogue has no vector; [`Error::Input`] if the
-    /// collection has no vectors or vectors from a different encoder and is not to be replaced.
+    /// collection has dialogues without vectors or vectors from a different encoder, and `replace` is false.
     pub fn prepare(self, progress: &dyn Progress) -> Result<PreparedIngest> {
         check_inputs(&self.files.paths)?;
         let (folder, target) = (self.folder, &self.target);

@@ -46,7 +46,7 @@ pub struct ShardEncoder<'a> {
     pub progress: &'a dyn Progress,
 }
 
-/// A complete shard in the folder, new or from an earlier run.
+/// A complete shard in the folder, encoded by this run or by an earlier run.
 pub struct EncodedShard {
     /// Manifest of the shard.
     pub manifest: ShardManifest,

@@ -35,7 +35,8 @@ pub trait Folder {
     /// Reads a small file. Returns `None` if the file does not exist.
     fn read(&self, name: &str) -> Result<Option<Vec<u8>>>;
 
-    /// Returns a unique local path for a file that [`publish`](Folder::publish) will store in this folder.
+    /// Returns a unique local path for a file that [`publish`](Folder::publish) will store in this folder. `stem` is
+    /// used in the file name.
     fn temporary(&self, stem: &str) -> Result<TemporaryFile>;
 
     /// Publishes a local file in this folder under its final name, by renaming or uploading it. The file must be
@@ -108,7 +109,7 @@ impl TemporaryFile {
         self.ours = false;
     }
 
-    /// Creates a handle of an existing file, which keeps the file when dropped.
+    /// Creates a handle that keeps the file when dropped. The file must exist.
     pub(crate) fn existing(path: PathBuf) -> Self {
         TemporaryFile { path, ours: false }
     }

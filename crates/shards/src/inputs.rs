@@ -128,7 +128,8 @@ impl Inputs {
     }
 }
 
-/// Dialogues of one input. An item `Ok(Err(problem))` is a bad record; an item `Err` stops the whole run.
+/// Dialogues of one or more inputs. An item `Ok(Err(problem))` is a record that cannot be read. An item `Err` stops the
+/// whole run.
 type Part<'i> = Box<dyn Iterator<Item = Result<Result<Dialogue, Problem>>> + 'i>;
 
 /// Iterator over the dialogues of a shard.

@@ -96,7 +96,8 @@ impl ShardManifest {
         sealed::sealed(self).map(String::into_bytes)
     }
 
-    /// Parses a manifest and verifies its checksum. `name` is the file name of the manifest, for error messages.
+    /// Parses a manifest. Verifies its checksum, and that its data file belongs to the same shard. `name` is the file
+    /// name of the manifest, for error messages.
     pub(crate) fn read(bytes: &[u8], name: &str) -> Result<Self> {
         let damaged = |path: &Path, what: String| Error::data(format!("{}: {what}", path.display()));
         let manifest: ShardManifest = sealed::unsealed(bytes, Path::new(name), FORMAT, damaged)?;

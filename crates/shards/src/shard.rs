@@ -9,7 +9,7 @@ use turnwise_core::{
     ids::DialogueId,
 };
 
-/// Maximum number of shards. It follows from the file names, which have five digits for this number.
+/// Maximum number of shards. File names contain the number of shards with five digits.
 const MAX_SHARDS: u32 = 99_999;
 
 /// Identifier of a shard: its number, and the number of shards of the corpus.

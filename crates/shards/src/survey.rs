@@ -118,7 +118,7 @@ impl Survey {
         }
     }
 
-    /// Keeps a manifest if its data file exists and has the right length.
+    /// Keeps a manifest if its data file exists and has the right length. Otherwise, marks the shard as damaged.
     fn keep(&mut self, manifest: ShardManifest, bytes: &BTreeMap<&str, u64>) {
         let (name, committed) = (&manifest.data.file, manifest.data.bytes);
         match bytes.get(name.as_str()) {

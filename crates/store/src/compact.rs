@@ -76,7 +76,8 @@ pub fn compact(
     LogWriter::open(&old.log(), view.state.at)?;
     let bytes = bytes_of(&old);
     let dialogues = view.totals().dialogues;
-    // Every put and every delete has one sequence number.
+    // Every put and every delete has its own sequence number, so this is the number of put and delete frames in the
+    // log.
     let in_log = view.state.seq.0.saturating_sub(view.manifest.numbers_gone);
     let dropped = in_log.saturating_sub(dialogues);
     let mut done = Compacted { dropped, dialogues, bytes_before: bytes, bytes, left: false };

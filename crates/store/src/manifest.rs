@@ -242,7 +242,8 @@ impl IndexPaths {
     }
 }
 
-/// Parses a folder name, for example `log-2` into `log` and 2. Returns `None` for names that are not in [`PARTS`].
+/// Parses the name of a log, tables or records folder. For example, `log-2` results in `log` and 2. Returns `None` for
+/// other names.
 fn part(name: &std::ffi::OsStr) -> Option<(&'static str, u64)> {
     let name = name.to_str()?;
     PARTS.into_iter().find_map(|part| match name.strip_prefix(part)?.strip_prefix('-') {

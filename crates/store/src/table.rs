@@ -68,7 +68,7 @@ impl Entry {
     }
 }
 
-/// A memory-mapped directory table: entries sorted by id key.
+/// A memory-mapped directory table, whose entries are sorted by id key.
 pub struct Table {
     path: PathBuf,
     map: Mmap,

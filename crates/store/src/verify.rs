@@ -35,7 +35,7 @@ pub struct Report {
     pub tables: usize,
     /// Result of comparing the copy of the records in sled with the log.
     pub records: RecordsChecked,
-    /// Damage found, at most 1000 entries. Empty if the index is intact.
+    /// Damage that was found, at most 1000 entries.
     pub damage: Vec<Damage>,
 }
 

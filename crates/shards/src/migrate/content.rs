@@ -91,7 +91,7 @@ impl Content {
         Ok(missing as u64)
     }
 
-    /// Combines all counts and hashes into one checksum.
+    /// Combines the two sums of hashes into one checksum.
     pub(crate) fn checksum(&self) -> String {
         let Content { records, numbers, .. } = self;
         format!("{:016x}{:016x}", records.0 ^ numbers.1, records.1 ^ numbers.0)

@@ -26,8 +26,8 @@ const CONTINUES: &str =
     "the copied data are kept, but not visible yet; run the same command again to continue";
 /// Minimum share of dense hits that the original and the copy must have in common. Below it, the check fails.
 const MIN_OVERLAP: f64 = 0.8;
-/// Tolerance for turns that a search with their own vector does not find, because graph searches are approximate. At
-/// most one in this many sampled turns may be such a turn.
+/// Tolerance of the check: for at most one in this many sampled turns, a search with the turn's own vector may miss the
+/// turn. Some misses are normal, because graph searches are approximate.
 const LOST_ONE_IN: usize = 5;
 
 /// Settings of a migration to or from Milvus.
@@ -45,9 +45,9 @@ pub struct MigrationSettings<'a> {
 #[derive(Debug, Serialize)]
 pub struct Migration {
     schema: &'static str,
-    /// Folder of the index or address of the collection that was copied.
+    /// The original: the folder of an index, or the address of a collection.
     pub from: String,
-    /// Folder of the index or address of the collection that is the copy.
+    /// The copy: the folder of an index, or the address of a collection.
     pub to: String,
     /// Number of dialogues copied.
     pub dialogues: u64,

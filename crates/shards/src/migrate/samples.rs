@@ -18,8 +18,8 @@ use turnwise_store::Snapshot;
 
 /// Number of hits compared per search.
 const HITS: usize = 10;
-/// Minimum score of the best hit in a search with a turn's own vector; otherwise, the turn counts as not found. It is
-/// less than 1, because graphs store vectors with reduced precision.
+/// A search with a turn's own vector counts as successful if its best hit has at least this score. The value is less
+/// than 1, because graphs store vectors with reduced precision.
 const SELF_SCORE: f32 = 0.999;
 
 /// Result of comparing searches in the original and in the copy.
@@ -75,7 +75,8 @@ fn sample(snapshot: &Snapshot, samples: usize) -> Result<Vec<Dialogue>> {
 }
 
 /// Searches with the vector of a turn in both engines. Returns the share of the hits of `from` that `to` found, or
-/// `None` if the turn has no nonzero vector. Adds the turn to `lost` if no hit of `to` has nearly the same vector.
+/// `None` if there is nothing to compare, for example if the turn has no vector. Adds the turn to `lost` if no hit of
+/// `to` has nearly the same vector.
 fn dense_overlap(
     dialogue: &Dialogue,
     turn: &Turn,

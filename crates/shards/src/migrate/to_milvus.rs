@@ -21,7 +21,7 @@ use crate::progress::{Amount, Progress, Step, stop_if_asked};
 
 /// Maximum number of dialogues per batch.
 const BATCH: usize = 1_000;
-/// Maximum size of a batch in bytes.
+/// Size in bytes at which a batch is full, even if it has fewer than [`BATCH`] dialogues.
 const BYTES: usize = 16 << 20;
 
 /// Copies an index to Milvus.

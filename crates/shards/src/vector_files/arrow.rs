@@ -271,7 +271,7 @@ impl<'a> Batch<'a> {
         let slice = |[start, length]: [i64; 2]| {
             body.get(usize::try_from(start).ok()?..)?.get(..usize::try_from(length).ok()?)
         };
-        // If there are no rows, the buffer of the offsets can be empty.
+        // A record batch without rows may have an empty buffer of offsets.
         let offset_count = if rows == 0 { 0 } else { rows.checked_add(1)? };
         Some(Batch {
             offsets: slice(offsets)?.as_chunks().0.get(..offset_count)?,

@@ -224,7 +224,8 @@ fn damaged_arrow_files_do_not_panic() {
             let mut damaged = bytes.clone();
             damaged[at] ^= flipped;
             fs::write(&path, &damaged).unwrap();
-            // The changed file may still be valid, for example if the byte is part of a vector. It must only not panic.
+            // The changed file may still be valid, for example if the byte is part of a vector. Only a panic is a
+            // failure.
             let _ = read(&path);
         }
     }

@@ -216,7 +216,8 @@ pub trait DialogueSink {
     /// Sets the number of records rejected by the ingest with this fingerprint. Takes effect with the next commit.
     fn set_rejected(&mut self, ingest: &str, rejected: u64);
 
-    /// Calls `see` for each stored dialogue, with the values of [`Prepared::text`] and [`Prepared::id`].
+    /// Calls `see` for each stored dialogue. The arguments are the hash of its texts and roles ([`Prepared::text`]) and
+    /// the hash of its id ([`Prepared::id`]).
     fn for_each_text_key(&self, see: &mut dyn FnMut(IdKey, IdKey)) -> Result<()>;
 }
 

@@ -39,7 +39,8 @@ pub(super) struct Run<'a, 'c> {
     pub(super) rejects: Rejects,
     /// Maps the id key of each dialogue read so far to the dialogue's content key and the index of its source.
     pub(super) seen: KeyMap<(IdKey, u32)>,
-    /// Maps [`Prepared::text`] of each dialogue to [`Prepared::id`]. Empty unless duplicates are removed.
+    /// Maps the hash of each dialogue's texts and roles ([`Prepared::text`]) to the hash of its id. Empty unless
+    /// duplicates are removed.
     pub(super) texts: KeyMap<IdKey>,
     pub(super) names: Vec<String>,
     pub(super) outcome: Ingested,
@@ -239,8 +240,8 @@ impl Run<'_, '_> {
         Ok(())
     }
 
-    /// Ends the ingest with the outcome `ended` and commits the remaining records. Commits nothing if `ended` is an I/O
-    /// error, an internal error or damage.
+    /// Ends the ingest and commits the remaining records. `ended` is the outcome of the main loop. If it is an I/O
+    /// error, an internal error or damage, commits nothing.
     pub(super) fn finish(mut self, ended: Result<()>) -> Result<Ingested> {
         match ended {
             Ok(()) => {
