@@ -72,8 +72,9 @@ impl Run<'_, '_> {
                 }
                 Err(RecvTimeoutError::Timeout) => {
                     // The reader may be waiting for a slow stream with an incomplete chunk. Take this chunk, but only
-                    // if the channel is empty, because chunks in the channel must be processed first. Check the channel
-                    // while holding the lock of the incomplete chunk.
+                    // if the channel is empty, because chunks in the channel must be processed first. Hold the lock of
+                    // the incomplete chunk during this check; otherwise, a newer chunk could be taken before an older
+                    // one.
                     let late = {
                         let mut gathered = lock(&gathered);
                         receiver.try_recv().unwrap_or_else(|_| std::mem::take(&mut *gathered))
