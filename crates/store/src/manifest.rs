@@ -164,14 +164,14 @@ impl IndexPaths {
         IndexPaths { root: root.to_owned(), number: manifest.compacted }
     }
 
-    /// Returns the folder paths of a new index.
+    /// Returns the paths of the folders of a new index.
     pub(super) fn first(root: &Path) -> Self {
         IndexPaths { root: root.to_owned(), number: 0 }
     }
 
-    /// Returns the folder paths that belong to the newest log, without reading a manifest. A log in a folder named
-    /// `log-N` is always complete, because a compaction first writes it under a different name. Returns `None` if there
-    /// is no log.
+    /// Returns the paths of the folders that belong to the newest log. Does not read the manifest. A log in a folder
+    /// named `log-N` is always complete, because a compaction first writes it under a different name. Returns `None` if
+    /// there is no log.
     pub fn newest(root: &Path) -> Option<Self> {
         let numbers = fs::read_dir(root).ok()?.flatten().filter_map(|e| match part(&e.file_name())? {
             ("log", number) => Some(number),

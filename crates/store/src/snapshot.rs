@@ -90,7 +90,7 @@ impl Snapshot {
         &self.paths
     }
 
-    /// Returns the folder of the index.
+    /// Returns the path of the index folder.
     pub fn root(&self) -> &Path {
         &self.root
     }

@@ -174,7 +174,7 @@ impl<'a> Table<'a> {
     }
 }
 
-/// Returns the position of the object that the reference at position `reference` refers to.
+/// Reads the reference at position `reference`. Returns the position of the object to which it refers.
 fn follow(bytes: &[u8], reference: usize) -> Option<usize> {
     reference.checked_add(u32::from_le_bytes(bytes_at(bytes, reference)?) as usize)
 }
