@@ -1,4 +1,4 @@
-//! Assembles shards: verifies that every shard of the corpus is complete, and adds the vectors to an index.
+//! Assembles shards: verifies that all shards of the corpus are complete, and adds their vectors to an index.
 
 use std::{path::Path, time::Instant};
 
@@ -20,7 +20,7 @@ use crate::{
     vector_files::read_rows,
 };
 
-/// Hint after an interrupted assembly.
+/// Hint for the error after an interruption of the assembly.
 const CONTINUES: &str = "the rows added so far are kept; run the same command again";
 
 /// Result of adding shards to an index.
@@ -39,7 +39,8 @@ pub struct Assembled {
     pub fingerprint: String,
     /// Number of rows in all shards.
     pub rows: u64,
-    /// Number of rows that were added. The other rows were in the index already, from an earlier run or another shard.
+    /// Number of rows that were added. The index already contained the other rows, from an earlier run or from another
+    /// shard.
     pub new: u64,
     /// Number of utterance vectors in the index after the assembly.
     pub utterance_vectors: u64,
@@ -47,17 +48,18 @@ pub struct Assembled {
     pub dialogue_vectors: u64,
     /// Number of utterances and dialogues in the index that still have no vector.
     pub without: u64,
-    /// Duration in seconds, without the verification of the shards.
+    /// Duration in seconds. Excludes the verification of the shards.
     pub seconds: f64,
 }
 
-/// Adds the vectors of all shards in a folder to an index. With `replace`, existing vectors of a different encoder are
-/// replaced; otherwise such vectors are an error. Other processes can see `command_line` during the write.
+/// Adds the vectors of all shards in a folder to an index. If the index has vectors from a different encoder, `replace`
+/// makes the new vectors replace them; otherwise they are an error. `command_line` is stored in the lock file to
+/// identify this process.
 ///
 /// # Errors
 ///
-/// [`Error::Data`] if a shard is missing or damaged, with the command that encodes it; [`Error::Input`] if the index
-/// has vectors of a different encoder.
+/// [`Error::Data`] if a shard is missing or damaged; its hint contains the command that encodes missing shards.
+/// [`Error::Input`] if the index has vectors from a different encoder and `replace` is false.
 pub fn into_index(
     folder: &dyn Folder,
     root: &Path,
@@ -95,7 +97,8 @@ pub fn into_index(
     })
 }
 
-/// Finds the shards in a folder and verifies those of a local folder. A missing or damaged shard is an error.
+/// Finds all shards in a folder, and verifies their checksums if the folder is local. Returns an error if a shard is
+/// missing or damaged.
 pub(crate) fn complete_shards(folder: &dyn Folder, progress: &dyn Progress) -> Result<Survey> {
     let mut survey = survey(folder)?;
     // Shards in an object store are verified when they are downloaded.
@@ -110,7 +113,7 @@ pub(crate) fn complete_shards(folder: &dyn Folder, progress: &dyn Progress) -> R
     Ok(survey)
 }
 
-/// Verifies the checksums of all shards, and rejects those with a wrong checksum.
+/// Verifies the checksums of all shards, and marks shards with a wrong checksum as damaged.
 fn verify_all(folder: &dyn Folder, survey: &mut Survey, progress: &dyn Progress) -> Result<()> {
     progress.begin(Step::CheckingShards, Some(survey.manifests.len() as u64), 0);
     for (done, manifest) in (1..).zip(survey.manifests.clone()) {
@@ -125,7 +128,7 @@ fn verify_all(folder: &dyn Folder, survey: &mut Survey, progress: &dyn Progress)
     Ok(())
 }
 
-/// Whether the checksum of a shard's data file matches its manifest.
+/// Returns whether the size and the checksum of a shard's data file match its manifest.
 pub(crate) fn is_whole(folder: &dyn Folder, manifest: &ShardManifest) -> Result<bool> {
     matches(&folder.fetch(&manifest.data.file)?, manifest)
 }
@@ -134,14 +137,15 @@ fn matches(file: &TemporaryFile, manifest: &ShardManifest) -> Result<bool> {
     Ok(file.sum()? == (manifest.data.bytes, manifest.data.blake3.clone()))
 }
 
-/// Number of rows read from shards, and number of rows that the index did not contain.
+/// Numbers of rows loaded from shards: all rows, and rows that the vector files did not contain before.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Loaded {
     rows: u64,
     new: u64,
 }
 
-/// Adds the rows of all shards to the vector files of an index. `if_stopped` is the hint after an interruption.
+/// Adds the rows of all shards to the vector files of an index. `if_stopped` is the hint for the error after an
+/// interruption.
 pub(crate) fn load_all(
     folder: &dyn Folder,
     manifests: &[ShardManifest],
@@ -164,10 +168,11 @@ pub(crate) fn load_all(
     Ok(all)
 }
 
-/// Loads one shard, row by row. A downloaded file is verified first, so no row of a damaged file is used.
+/// Adds the rows of one shard to the vector files. A downloaded data file is verified first, so that no row of a
+/// damaged file is used.
 fn load(folder: &dyn Folder, manifest: &ShardManifest, writer: &mut VectorWriter) -> Result<Loaded> {
     let file = folder.fetch(&manifest.data.file)?;
-    // Local files were verified before the first shard was loaded.
+    // Local files do not need this check: they were verified before the first shard was loaded.
     if !folder.is_local() && !matches(&file, manifest)? {
         return Err(damaged(manifest));
     }
@@ -191,7 +196,7 @@ fn load(folder: &dyn Folder, manifest: &ShardManifest, writer: &mut VectorWriter
     writer.commit().map(|()| loaded)
 }
 
-/// Error for a data file that differs from its manifest.
+/// Returns the error for a data file that differs from its manifest.
 fn damaged(manifest: &ShardManifest) -> Error {
     Error::data(format!(
         "shard {} is damaged: the content of {} differs from its manifest",
@@ -213,7 +218,7 @@ fn check_encoder(manifest: &ShardManifest, root: &Path, folder: &str) -> Result<
 }
 
 /// Counts the utterances and dialogues of the index that still have no vector. If no vector of a kind is missing, marks
-/// this kind as up to date; otherwise the next `encode` looks for the missing vectors.
+/// this kind as up to date. Otherwise, the next `encode` looks for the missing vectors.
 fn count_missing(
     snapshot: &Snapshot,
     writer: &mut VectorWriter,

@@ -1,6 +1,6 @@
-//! Writes dialogues to Milvus with the vectors of shards.
+//! Writes dialogues to Milvus, together with their vectors from shards.
 //!
-//! Shards contain vectors by key but no dialogues, so the dialogues are read from the original inputs. First, all
+//! Shards contain vectors with keys, but no dialogues, so the dialogues are read from the original inputs. First, all
 //! vectors are copied to memory-mapped files in the temporary folder, so that memory use stays bounded. Then the
 //! dialogues are read once to check that no vector is missing. Finally, dialogues and vectors are written to Milvus.
 //! Nothing is encoded, and no encoder is opened.
@@ -37,18 +37,18 @@ use crate::{
     survey::Survey,
 };
 
-/// Hint after an interruption before the first write.
+/// Hint for the error after an interruption before the first write to Milvus.
 const NOTHING_WRITTEN: &str = "nothing was written";
 
-/// Writes the vectors of shards to Milvus, together with the dialogues from the original input files.
+/// Settings for writing the vectors of shards to Milvus, together with the dialogues from the original input files.
 pub struct MilvusAssembly<'a> {
     /// Folder of the shards.
     pub folder: &'a dyn Folder,
-    /// Files that the shards were made from.
+    /// Input files from which the shards were encoded.
     pub files: CorpusFiles,
-    /// Options for ingesting the files. Reading options are taken from `files` instead.
+    /// Options for ingesting the files. Their reading options are ignored; those in `files` are used instead.
     pub options: IngestOptions,
-    /// Collection to write to.
+    /// Milvus collection to write to.
     pub target: Target,
     /// Whether to replace all existing data of the collection.
     pub replace: bool,
@@ -56,9 +56,9 @@ pub struct MilvusAssembly<'a> {
     pub command_line: &'a str,
 }
 
-/// Writer that takes its vectors from shards, and the inputs to ingest with it.
+/// Milvus writer that takes its vectors from shards, with the inputs and options for the ingest into it.
 pub struct PreparedIngest {
-    /// Writer into Milvus.
+    /// Writer to Milvus. It takes the vectors of the dialogues from the shards.
     pub writer: MilvusWriter,
     /// Sources of the dialogues.
     pub plan: Plan,
@@ -67,12 +67,12 @@ pub struct PreparedIngest {
 }
 
 impl MilvusAssembly<'_> {
-    /// Checks that all shards are complete and that every dialogue has its vectors, and opens the writer.
+    /// Checks that all shards are complete and that they contain the vectors of every dialogue. Then opens the writer.
     ///
     /// # Errors
     ///
     /// [`Error::Data`] if a shard is missing or damaged, or a dialogue has no vector; [`Error::Input`] if the
-    /// collection has vectors of a different encoder.
+    /// collection has dialogues without vectors or vectors from a different encoder, and `replace` is false.
     pub fn prepare(self, progress: &dyn Progress) -> Result<PreparedIngest> {
         check_inputs(&self.files.paths)?;
         let (folder, target) = (self.folder, &self.target);
@@ -101,7 +101,8 @@ impl MilvusAssembly<'_> {
     }
 }
 
-/// Checks that the inputs are files, because they are read twice.
+/// Returns an error unless all inputs are files. Other inputs are not supported; for example, standard input cannot be
+/// read twice.
 fn check_inputs(paths: &[PathBuf]) -> Result<()> {
     let refused = |message: String, hint: &str| Err(Error::input(message).with_hint(hint));
     if paths.is_empty() {
@@ -127,7 +128,8 @@ fn check_inputs(paths: &[PathBuf]) -> Result<()> {
     Ok(())
 }
 
-/// Checks that the shards have utterance vectors and dialogue vectors, because Milvus stores both kinds.
+/// Returns an error unless the shards have both utterance vectors and dialogue vectors, because Milvus stores both
+/// kinds.
 fn check_kinds(manifest: &ShardManifest, folder: &str) -> Result<()> {
     let Some(lacks) = Kind::ALL.into_iter().find(|kind| manifest.rows(*kind).is_none()) else {
         return Ok(());
@@ -156,7 +158,7 @@ fn check_encoder(
         .with_hint("--replace replaces the existing dialogues and vectors; or use a different name"))
 }
 
-/// Copies the rows of all shards to temporary vector files.
+/// Copies the rows of all shards to temporary vector files and opens these files for reading.
 fn vectors(
     folder: &dyn Folder,
     survey: &Survey,
@@ -169,7 +171,8 @@ fn vectors(
     let mut writer = VectorWriter::open(&set.0, &survey.first()?.recipe, Mode::Continue, command_line)?;
     assemble::load_all(folder, &survey.manifests, &mut writer, NOTHING_WRITTEN, progress)?;
     writer.finish()?;
-    // Mapped files stay readable after removal. Removing the folder now means that a killed process leaves nothing.
+    // Memory-mapped files stay readable after they are removed. The temporary folder is removed on return, so that a
+    // process that is killed later leaves no files.
     VectorReader::open(&set.0)?.ok_or_else(|| VectorReader::missing_error(&set.0))
 }
 
@@ -178,12 +181,12 @@ struct TemporaryFolder(PathBuf);
 
 impl Drop for TemporaryFolder {
     fn drop(&mut self) {
-        // Some systems cannot remove mapped files. They clean up temporary files themselves.
+        // Ignore errors: some systems cannot remove mapped files, but remove temporary files later.
         let _ = files::remove_folder(&self.0);
     }
 }
 
-/// Reads the inputs in the same way as an ingest. Returns an error if a vector is missing.
+/// Reads the inputs in the same way as an ingest. Returns an error if `vectors` lacks a vector of a dialogue.
 fn check_vectors(
     vectors: &VectorReader,
     plan: Plan,
@@ -225,14 +228,14 @@ fn check_vectors(
         )))
 }
 
-/// Ingest target that stores nothing. It only records the missing vectors.
+/// Ingest destination that stores no dialogues. It only records which vectors are missing.
 struct VectorCheck<'a> {
     vectors: &'a VectorReader,
     /// Number of shards of the corpus.
     of: u32,
-    /// Shards that should have contained the missing vectors.
+    /// Numbers of the shards that should have contained the missing vectors.
     lacking: BTreeSet<u32>,
-    /// First item without a vector, for the error message.
+    /// Id of the first utterance or dialogue without a vector, for the error message.
     first: Option<String>,
     /// Number of missing vectors.
     count: u64,

@@ -1,4 +1,4 @@
-//! Encodes one shard of a corpus into its own file.
+//! Encodes one shard of a corpus and writes it to a separate file.
 
 use std::{mem, time::Instant};
 
@@ -22,19 +22,19 @@ use crate::{
     vector_files::{self, VectorFileFormat, VectorFileWriter},
 };
 
-/// Encodes a corpus in shards.
+/// Encoder for the shards of a corpus.
 pub struct ShardEncoder<'a> {
     /// Folder to write the shards to.
     pub folder: &'a dyn Folder,
     /// Inputs with the dialogues to encode.
     pub inputs: Inputs,
-    /// Encoder that makes the vectors.
+    /// Encoder that computes the vectors.
     pub encoder: &'a dyn Encoder,
-    /// Recipe of the vectors: the encoder, and the options that change its vectors.
+    /// Recipe of the vectors: the encoder, and the options that affect the vectors.
     pub recipe: Recipe,
     /// Encoding options. They must match the recipe.
     pub options: Options,
-    /// Kinds of vectors to make: of utterances, of dialogues or both.
+    /// Kinds of vectors to compute: utterance vectors, dialogue vectors or both.
     pub kinds: Vec<Kind>,
     /// Format of the data files.
     pub format: VectorFileFormat,
@@ -42,11 +42,11 @@ pub struct ShardEncoder<'a> {
     pub batch: usize,
     /// Arguments of the command, from [`reusable_args`](crate::shard::reusable_args). The manifests store this list.
     pub command: Vec<String>,
-    /// Receiver of progress.
+    /// Receiver of progress reports, which can also stop the encoding.
     pub progress: &'a dyn Progress,
 }
 
-/// A complete shard in the folder, new or from an earlier run.
+/// A complete shard in the folder, encoded by this run or by an earlier run.
 pub struct EncodedShard {
     /// Manifest of the shard.
     pub manifest: ShardManifest,
@@ -55,12 +55,12 @@ pub struct EncodedShard {
 }
 
 impl ShardEncoder<'_> {
-    /// Encodes a shard, unless the folder has one with the same inputs and options.
+    /// Encodes a shard, unless the folder already contains this shard with the same inputs and options.
     ///
     /// # Errors
     ///
     /// [`Error::Data`] if too many records are rejected or a file cannot be read to its end; [`Error::Interrupted`] if
-    /// the user stops it. In both cases, the shard is not written.
+    /// the user stops the encoding. In both cases, the shard is not written.
     pub fn encode(&self, shard: Shard) -> Result<EncodedShard> {
         let before = self.folder.read(&shard.manifest_name())?;
         // An unreadable manifest is treated as missing.
@@ -79,7 +79,8 @@ impl ShardEncoder<'_> {
         Ok(EncodedShard { manifest, seconds: Some(begun.elapsed().as_secs_f64()) })
     }
 
-    /// Whether the shard exists and matches the current inputs and options. Cheap checks come first.
+    /// Returns whether the shard with this manifest is complete and matches the current inputs and options. Cheap
+    /// checks come first.
     fn is_done(&self, manifest: &ShardManifest) -> Result<bool> {
         if !manifest.was_made_with(&self.kinds, &self.recipe, self.format) {
             return Ok(false);
@@ -101,7 +102,7 @@ impl ShardEncoder<'_> {
         Ok(crate::assemble::is_whole(self.folder, manifest).unwrap_or(false))
     }
 
-    /// Encodes the shard into a temporary file.
+    /// Encodes the shard and writes its rows to a temporary file. Returns its manifest and this file.
     fn make(&self, shard: Shard) -> Result<(ShardManifest, TemporaryFile)> {
         let file = self.folder.temporary(&shard.stem())?;
         let dim = self.recipe.dim;
@@ -148,7 +149,8 @@ impl ShardEncoder<'_> {
         Ok((manifest, file))
     }
 
-    /// Publishes the shard: first the data file, then its manifest. A replaced data file is removed last.
+    /// Publishes the shard: first the data file, then the manifest. `before` is the manifest of the version to replace,
+    /// whose data file is removed last.
     fn publish(
         &self,
         manifest: &ShardManifest,
@@ -166,7 +168,7 @@ impl ShardEncoder<'_> {
     }
 }
 
-/// Inputs of one kind that wait to be encoded.
+/// Inputs of one kind that wait to be encoded, with their keys.
 struct Waiting<T> {
     keys: Vec<IdKey>,
     inputs: Vec<T>,
@@ -184,7 +186,8 @@ impl<T> Waiting<T> {
         self.bytes += bytes;
     }
 
-    /// Takes all inputs if they reach a limit, or if there are no limits. Returns `None` if there are too few or none.
+    /// Takes all waiting inputs and their keys. Returns `None` if no inputs wait, or if `limits` is given and they
+    /// reach neither limit.
     fn take(&mut self, limits: Option<Limits>) -> Option<(Vec<IdKey>, Vec<T>)> {
         let enough =
             limits.is_none_or(|limits| self.keys.len() >= limits.inputs || self.bytes >= limits.bytes);
@@ -196,7 +199,7 @@ impl<T> Waiting<T> {
     }
 }
 
-/// Number of inputs or bytes that makes a chunk full.
+/// Limits of a chunk. A chunk that reaches one of them is full.
 #[derive(Clone, Copy)]
 struct Limits {
     inputs: usize,
@@ -219,7 +222,7 @@ struct ShardStream<'a> {
     progress: &'a dyn Progress,
 }
 
-/// Keys of a chunk, needed when its vectors arrive.
+/// Keys of a chunk and the progress of reading, needed when the vectors of the chunk arrive.
 struct Tag {
     kind: Kind,
     keys: Vec<IdKey>,

@@ -26,22 +26,24 @@ pub struct FileEntry {
 
 /// Folder of shards, on this machine or in an object store.
 pub trait Folder {
-    /// Name as given by the user.
+    /// Returns the path or URL of the folder, as given by the user.
     fn name(&self) -> &str;
 
     /// Lists the files, sorted by name. The list is empty if the folder does not exist.
     fn list(&self) -> Result<Vec<FileEntry>>;
 
-    /// Reads a small file; `None` if it does not exist.
+    /// Reads a small file. Returns `None` if the file does not exist.
     fn read(&self, name: &str) -> Result<Option<Vec<u8>>>;
 
-    /// Returns a unique local path for a file that [`publish`](Folder::publish) will store in this folder.
+    /// Returns a unique local path for a file that [`publish`](Folder::publish) will store in this folder. `stem` is
+    /// used in the file name.
     fn temporary(&self, stem: &str) -> Result<TemporaryFile>;
 
-    /// Renames or uploads a flushed local file to its final name.
+    /// Publishes a local file in this folder under its final name, by renaming or uploading it. The file must be
+    /// flushed to disk.
     fn publish(&self, file: &mut TemporaryFile, name: &str) -> Result<()>;
 
-    /// Whether files are read directly, without a download.
+    /// Returns whether files can be read directly, without a download.
     fn is_local(&self) -> bool;
 
     /// Returns a local copy of a file, or the file itself if the folder is local.
@@ -50,18 +52,19 @@ pub trait Folder {
     /// Removes a file if it exists.
     fn remove(&self, name: &str) -> Result<()>;
 
-    /// Removes temporary files of killed processes for the shard with this stem. Does nothing by default.
+    /// Removes abandoned temporary files of the shard whose file names begin with `stem`. Killed processes leave such
+    /// files. The default implementation does nothing.
     fn remove_leftovers(&self, stem: &str) {
         let _ = stem;
     }
 }
 
-/// Opens a folder by its path or URL. Creates nothing.
+/// Opens a folder by its path or URL. Does not create the folder.
 ///
 /// # Errors
 ///
-/// [`Error::Unavailable`](turnwise_core::error::Error::Unavailable) if the URL is of an object store, and the store
-/// cannot be opened or turnwise was built without the feature `remote`;
+/// [`Error::Unavailable`](turnwise_core::error::Error::Unavailable) if the URL names an object store that cannot be
+/// opened, or if turnwise was built without the feature `remote`;
 /// [`Error::UnknownName`](turnwise_core::error::Error::UnknownName) if the scheme of the URL is unknown.
 pub fn open_folder(name: &str) -> Result<Box<dyn Folder>> {
     let path = match name.split_once("://") {
@@ -80,7 +83,8 @@ pub fn open_folder(name: &str) -> Result<Box<dyn Folder>> {
     Ok(Box::new(LocalFolder { name: name.to_owned(), path: PathBuf::from(path) }))
 }
 
-/// Local file. A temporary file of this process is removed when dropped; a file of the folder is not.
+/// Handle of a local file. If the file is a temporary file of this process, dropping the handle removes it. If it is a
+/// file of a [`Folder`], it is kept.
 pub struct TemporaryFile {
     pub(crate) path: PathBuf,
     ours: bool,
@@ -95,22 +99,22 @@ impl TemporaryFile {
         Ok(TemporaryFile::removed_on_drop(path))
     }
 
-    /// Path of a file that is removed when dropped. The file need not exist yet.
+    /// Creates a handle that removes the file when dropped. The file need not exist yet.
     pub(crate) fn removed_on_drop(path: PathBuf) -> Self {
         TemporaryFile { path, ours: true }
     }
 
-    /// Prevents the removal of the file.
+    /// Makes this handle keep the file when dropped.
     pub(crate) fn keep(&mut self) {
         self.ours = false;
     }
 
-    /// An existing file, which is not removed.
+    /// Creates a handle that keeps the file when dropped. The file must exist.
     pub(crate) fn existing(path: PathBuf) -> Self {
         TemporaryFile { path, ours: false }
     }
 
-    /// Returns the size in bytes and the BLAKE3 hash, in hexadecimal.
+    /// Returns the size of the file in bytes and its BLAKE3 hash in hexadecimal.
     pub(crate) fn sum(&self) -> Result<(u64, String)> {
         let mut file = File::open(&self.path).at("open", &self.path)?;
         let mut hasher = blake3::Hasher::new();
@@ -204,7 +208,7 @@ impl Folder for LocalFolder {
     }
 }
 
-/// Writes a small file atomically.
+/// Writes a small file to a folder atomically. `stem` is used in the name of the temporary file.
 pub(crate) fn write_file(folder: &dyn Folder, stem: &str, name: &str, bytes: &[u8]) -> Result<()> {
     let mut file = folder.temporary(stem)?;
     let mut out = File::create(&file.path).at("create", &file.path)?;

@@ -1,4 +1,5 @@
-//! Inputs to encode in shards: corpus files or indexes. A shard reads all inputs, and skips dialogues of other shards.
+//! Inputs to encode in shards: corpus files or indexes. For each shard, all inputs are read, and the dialogues of other
+//! shards are skipped.
 
 use std::{
     path::{Path, PathBuf},
@@ -24,18 +25,18 @@ use crate::{
 
 /// Corpus files and how to read them.
 pub struct CorpusFiles {
-    /// Files and folders.
+    /// Files and folders to read.
     pub paths: Vec<PathBuf>,
-    /// Format of all files; `None` to detect it.
+    /// Format of all files. If `None`, the format of each file is detected.
     pub format: Option<&'static Format>,
     /// Options for reading the files.
     pub options: ReadOptions,
-    /// Maximum number of rejected records. With more, encoding fails.
+    /// Maximum number of rejected records. If there are more, encoding fails.
     pub max_errors: u64,
 }
 
 impl CorpusFiles {
-    /// Finds the files. Also returns the reading options, with a new counter of the bytes read.
+    /// Finds the files to read. Also returns the reading options, with a new counter of the bytes read.
     pub(crate) fn plan(&self, progress: &dyn Progress) -> Result<(Plan, ReadOptions)> {
         let plan = walk::plan(&self.paths, self.format)?;
         for path in &plan.unrecognized {
@@ -49,17 +50,18 @@ impl CorpusFiles {
 pub struct Inputs {
     indexes: Vec<Snapshot>,
     files: CorpusFiles,
-    /// Amount of input: bytes for files, dialogues for indexes. `None` if the size is unknown, or for a mix of inputs.
+    /// Total size of the inputs: in bytes if all are files, in dialogues if all are indexes. `None` for a mix of both,
+    /// or if the size is unknown.
     pub(crate) total: Option<u64>,
 }
 
 impl Inputs {
-    /// Finds and checks the inputs. A folder that holds an index is read as an index. If no paths are given, `default`
-    /// opens the index to read.
+    /// Finds and checks the inputs. A folder that is an index is read as an index. If `files` has no paths, the index
+    /// that `default` opens is the only input.
     ///
     /// # Errors
     ///
-    /// [`Error::Input`] for standard input, because each shard reads the inputs again.
+    /// [`Error::Input`] if an input is standard input, because the inputs are read again for each shard.
     pub fn find(
         mut files: CorpusFiles,
         default: impl FnOnce() -> Result<Snapshot>,
@@ -91,7 +93,7 @@ impl Inputs {
         Ok(Inputs { indexes, files, total })
     }
 
-    /// Returns the vectors of the index if the input is exactly one index; `None` for other inputs or without vectors.
+    /// If the only input is an index that has vectors, opens these vectors. Otherwise returns `None`.
     pub fn vectors(&self) -> Result<Option<VectorReader>> {
         match (self.indexes.as_slice(), self.files.paths.as_slice()) {
             ([index], []) => VectorReader::open(index.root()),
@@ -99,7 +101,7 @@ impl Inputs {
         }
     }
 
-    /// Returns the dialogues of a shard.
+    /// Starts reading the dialogues of a shard.
     pub(crate) fn items<'i>(&'i self, shard: Shard, progress: &'i dyn Progress) -> Result<Items<'i>> {
         let (plan, options) = self.files.plan(progress)?;
         let bytes_read = options.bytes_read.clone();
@@ -126,7 +128,8 @@ impl Inputs {
     }
 }
 
-/// Dialogues of one input. An item `Ok(Err(problem))` is a bad record; an item `Err` stops the whole run.
+/// Dialogues of one or more inputs. An item `Ok(Err(problem))` is a record that cannot be read. An item `Err` stops the
+/// whole run.
 type Part<'i> = Box<dyn Iterator<Item = Result<Result<Dialogue, Problem>>> + 'i>;
 
 /// Iterator over the dialogues of a shard.
@@ -136,13 +139,13 @@ pub(crate) struct Items<'i> {
     bytes_read: Option<Arc<AtomicU64>>,
     seen: u64,
     rejected: u64,
-    /// Error of a file that could not be read to its end.
+    /// Error of a file that could not be read to its end. `None` if there is no such file.
     damaged: Option<String>,
     max_errors: u64,
     progress: &'i dyn Progress,
 }
 
-/// One dialogue of the shard.
+/// A dialogue of the shard, and the progress of reading.
 pub(crate) struct Item {
     pub(crate) dialogue: Dialogue,
     /// Progress through the inputs: in bytes if all inputs are files, otherwise in dialogues.
@@ -180,7 +183,8 @@ impl Items<'_> {
             .map_err(|e| e.with_hint("allow more with the setting ingest.max_errors"))
     }
 
-    /// Returns an error if a file was damaged. An incomplete shard must not look complete.
+    /// Returns an error if a file could not be read to its end. The caller then writes no shard, because it would be
+    /// incomplete.
     pub(crate) fn end(&self) -> Result<()> {
         match &self.damaged {
             None => Ok(()),
@@ -190,7 +194,7 @@ impl Items<'_> {
     }
 }
 
-/// Hint after an interruption.
+/// Returns the hint for the error after an interruption.
 pub(crate) fn not_written(shard: Shard) -> String {
     format!("shard {shard} was not written; run the same command again")
 }

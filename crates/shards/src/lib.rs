@@ -1,10 +1,11 @@
-//! Encoding of corpora too large for one process: files of vectors, shards, and copies to and from Milvus.
+//! Encoding of large corpora: vector files, encoding in shards, and copies to and from Milvus.
 //!
 //! - [`vector_files`] writes vectors with ids to files, in common formats.
-//! - [`embed`](mod@embed) writes the vectors of texts or dialogues to a file, without an index.
-//! - [`encode`] encodes a corpus in shards: many processes each encode one shard, on any machine.
-//! - [`assemble`] adds the vectors of all shards to an index, or with their dialogues to Milvus.
-//! - `migrate` (feature `milvus`) copies an index to Milvus, or back.
+//! - [`embed`](mod@embed) encodes texts or dialogues and writes the vectors to a file. It needs no index.
+//! - [`encode`] encodes a corpus in shards. Many processes, on any machines, encode one shard each.
+//! - [`assemble`] adds the vectors of all shards to an index. `assemble_milvus` (feature `milvus`) writes them to
+//!   Milvus, together with the dialogues.
+//! - `migrate` (feature `milvus`) copies an index to Milvus, or a collection in Milvus to an index.
 //! - `reencode_milvus` (feature `milvus`) encodes the dialogues in Milvus again, with a different encoder.
 //!
 //! ```text
@@ -15,9 +16,11 @@
 //! ```
 //!
 //! The shard of a dialogue depends only on its id, so the shards can be encoded in any order, on any machine. A row is
-//! identified by the encoded text (see [`turnwise_index::vectors`]), not by its source. The same text in two shards is the
-//! same row, and assembling drops the second copy. A data file never changes under its name. If a shard is created again,
-//! or by two processes at once, readers see either the old or the new one.
+//! a vector with an id. The id depends only on the encoded text (see [`turnwise_index::vectors`]). If two shards
+//! contain the same text, their rows have the same id, and assembling keeps only one of them.
+//!
+//! A data file never changes after it gets its name. If a shard is created again, or by two processes at once, readers
+//! see exactly one of the versions, and this version is complete.
 //!
 //! ```
 //! use turnwise_core::ids::DialogueId;

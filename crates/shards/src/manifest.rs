@@ -1,5 +1,5 @@
-//! Manifest of a complete shard: a small checksummed file, which is written after the data file. A hash of the keys of
-//! all rows shows whether the input of the shard has changed.
+//! Manifest of a complete shard: a small file with a checksum, which is written after the data file. It contains a hash
+//! of the keys of all rows, which shows whether the input of the shard has changed.
 
 use std::{collections::HashSet, path::Path};
 
@@ -27,9 +27,9 @@ pub struct ShardManifest {
     pub format: u32,
     /// Version of turnwise that wrote the manifest.
     pub turnwise: String,
-    /// Number of this shard, and the number of shards.
+    /// Number of this shard, and number of shards of the corpus.
     pub shard: Shard,
-    /// Recipe of the vectors: the encoder, and the options that change its vectors.
+    /// Recipe of the vectors: the encoder, and the options that affect the vectors.
     pub recipe: Recipe,
     /// Number of utterance rows; `None` if utterances were not requested.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -37,7 +37,7 @@ pub struct ShardManifest {
     /// Number of dialogue rows; `None` if dialogues were not requested.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dialogues: Option<u64>,
-    /// Hash of the keys of all rows. It does not depend on the order or on the input files.
+    /// Hash of the keys of all rows. The order of the rows and the choice of input files do not affect it.
     pub contents: String,
     /// The data file, which contains the rows.
     pub data: DataFile,
@@ -59,7 +59,7 @@ pub struct DataFile {
 }
 
 impl ShardManifest {
-    /// Number of rows of a kind; `None` if this kind was not requested.
+    /// Returns the number of rows of a kind, or `None` if this kind was not requested.
     pub(crate) fn rows(&self, kind: Kind) -> Option<u64> {
         match kind {
             Kind::Utterances => self.utterances,
@@ -67,12 +67,13 @@ impl ShardManifest {
         }
     }
 
-    /// Kinds of vectors in the shard: utterances, dialogues or both.
+    /// Returns the kinds of vectors in the shard: utterance vectors, dialogue vectors or both.
     pub(crate) fn kinds(&self) -> impl Iterator<Item = Kind> + '_ {
         Kind::ALL.into_iter().filter(|kind| self.rows(*kind).is_some())
     }
 
-    /// Describes why the rows of `other` cannot be mixed with the rows of this shard; `None` if they can.
+    /// Returns a description of why the rows of `other` cannot be mixed with the rows of this shard. Returns `None` if
+    /// they can be mixed.
     pub(crate) fn conflict(&self, other: &ShardManifest) -> Option<String> {
         let names =
             |manifest: &ShardManifest| manifest.kinds().map(Kind::name).collect::<Vec<_>>().join(" and ");
@@ -83,7 +84,7 @@ impl ShardManifest {
         Some(format!("is from a different encoder; the others have {what}"))
     }
 
-    /// Whether the shard was made with these options. Does not compare the rows.
+    /// Returns whether the shard was encoded with these options. Does not compare the rows.
     pub(crate) fn was_made_with(&self, kinds: &[Kind], recipe: &Recipe, target: VectorFileFormat) -> bool {
         self.kinds().eq(kinds.iter().copied())
             && self.recipe.conflict(recipe, self.dialogues.is_some()).is_none()
@@ -95,11 +96,12 @@ impl ShardManifest {
         sealed::sealed(self).map(String::into_bytes)
     }
 
-    /// Parses a manifest. Checks that it belongs to the file with this name.
+    /// Parses a manifest. Verifies its checksum, and that its data file belongs to the same shard. `name` is the file
+    /// name of the manifest, for error messages.
     pub(crate) fn read(bytes: &[u8], name: &str) -> Result<Self> {
         let damaged = |path: &Path, what: String| Error::data(format!("{}: {what}", path.display()));
         let manifest: ShardManifest = sealed::unsealed(bytes, Path::new(name), FORMAT, damaged)?;
-        // The named file is read, and removed on replacement, so it must be a data file of this shard.
+        // The data file will be read, and removed when the shard is replaced, so it must belong to this shard.
         let file = &manifest.data.file;
         match Shard::named(file) == Some(manifest.shard) && !file.contains(['/', '\\']) {
             true => Ok(manifest),
@@ -110,12 +112,12 @@ impl ShardManifest {
     }
 }
 
-/// Id of a row in a data file, such as `utterances/5f3a…`.
+/// Returns the id of a row in a data file, such as `utterances/5f3a…`.
 pub(crate) fn row_id(kind: Kind, key: &IdKey) -> String {
     format!("{}/{key:?}", kind.name())
 }
 
-/// Parses the id of a row; `None` if it is malformed.
+/// Parses the id of a row. Returns `None` if the id is malformed.
 pub(crate) fn parse_row_id(id: &str) -> Option<(Kind, IdKey)> {
     let (kind, digits) = id.split_once('/')?;
     let kind = Kind::ALL.into_iter().find(|k| k.name() == kind)?;
@@ -126,7 +128,7 @@ pub(crate) fn parse_row_id(id: &str) -> Option<(Kind, IdKey)> {
     Some((kind, IdKey(key)))
 }
 
-/// Keys of the rows of one kind that a dialogue has.
+/// Returns the keys of a dialogue's rows of one kind: one key per utterance, or one key for the whole dialogue.
 pub(crate) fn keys(kind: Kind, dialogue: &Dialogue) -> Vec<IdKey> {
     match kind {
         Kind::Utterances => dialogue.turns.iter().map(|turn| utterance_key(&turn.text)).collect(),
@@ -134,7 +136,7 @@ pub(crate) fn keys(kind: Kind, dialogue: &Dialogue) -> Vec<IdKey> {
     }
 }
 
-/// Keys of the vectors in a shard.
+/// Sets of the keys of all vectors in a shard, one set for each kind.
 #[derive(Default)]
 pub(crate) struct Contents {
     kinds: [HashSet<IdKey>; 2],
@@ -146,12 +148,12 @@ impl Contents {
         self.kinds[kind as usize].insert(key)
     }
 
-    /// Number of keys of a kind.
+    /// Returns the number of distinct keys of a kind.
     pub(crate) fn count(&self, kind: Kind) -> u64 {
         self.kinds[kind as usize].len() as u64
     }
 
-    /// Order-independent hash of all keys.
+    /// Returns a hash of all keys. It does not depend on the order in which they were added.
     pub(crate) fn digest(&self) -> String {
         let mut hasher = blake3::Hasher::new();
         for kind in Kind::ALL {
@@ -171,7 +173,8 @@ pub(crate) mod tests {
     use super::*;
     use turnwise_encoder::{ahead::Options, testing::HashEncoder, transformer::Tokens};
 
-    /// Creates a manifest for tests. The salt is that of the `HashEncoder`; different salts give different recipes.
+    /// Creates a manifest for tests. `salt` is the salt of its `HashEncoder`. Manifests with distinct salts have
+    /// distinct recipes.
     pub(crate) fn manifest(shard: Shard, salt: u8) -> ShardManifest {
         let encoder = HashEncoder { salt, ..HashEncoder::default() };
         ShardManifest {

@@ -1,4 +1,5 @@
-//! A folder in an object store. The asynchronous runtime stays inside this module; callers block.
+//! A folder in an object store. This module contains the asynchronous runtime, so its callers are synchronous and
+//! block.
 
 use std::{
     fs::File,
@@ -15,7 +16,7 @@ use tokio::runtime::Runtime;
 use crate::folder::{FileEntry, Folder, TemporaryFile};
 use turnwise_core::error::{Error, IoContext, Result};
 
-/// Size of one part of an upload or download, in bytes. Stores accept up to 10,000 parts.
+/// Size of one part of an upload or download, in bytes. Object stores accept up to 10,000 parts per file.
 const PART_BYTES: usize = 16 << 20;
 /// Maximum number of parts uploaded at the same time.
 const PARTS_AT_ONCE: usize = 4;
@@ -30,7 +31,7 @@ pub(crate) struct RemoteFolder {
 
 impl RemoteFolder {
     pub(crate) fn open(name: &str) -> Result<Self> {
-        // An error only means that a provider is already installed.
+        // Ignore errors: an error only means that a provider is already installed.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let (scheme, rest) = name.split_once("://").unwrap_or_default();
         let failed = |e: object_store::Error| failed("open", name, &e);

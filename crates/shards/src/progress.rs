@@ -1,4 +1,4 @@
-//! Progress, messages and cancellation of the long operations of this crate.
+//! Progress reports, messages and cancellation for the long operations of this crate.
 
 use turnwise_core::error::{Error, Reject, Result};
 use turnwise_index::vectors::Kind;
@@ -29,28 +29,28 @@ pub enum Step {
 /// Amount of work done in a step.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Amount {
-    /// Progress toward the total of the step: bytes of input files, or the same value as `units`.
+    /// Progress toward the total of the step: the number of input bytes read, or the same value as `units`.
     pub done: u64,
-    /// Number of dialogues, rows, shards or utterances.
+    /// Number of processed dialogues, rows, shards or utterances.
     pub units: u64,
-    /// Number of vectors made, in a step that counts input dialogues in `units`; otherwise 0.
+    /// Number of vectors computed, if `units` counts input dialogues; otherwise 0.
     pub texts: u64,
     /// Number of encoded tokens.
     pub tokens: u64,
 }
 
 impl Amount {
-    /// Creates an amount for a step that counts `done` in the same units.
+    /// Creates an amount for a step in which `done` and `units` count the same things.
     pub fn units(units: u64) -> Self {
         Amount { done: units, units, ..Amount::default() }
     }
 }
 
-/// Receives progress and messages, and can cancel an operation. The supertrait receives the progress of graph builds.
-/// Closures that return true to stop implement both traits, and ignore progress and messages.
+/// Receives progress and messages, and can cancel an operation. The supertrait receives the progress of graph builds. A
+/// closure that returns whether to stop implements both traits and ignores progress and messages.
 pub trait Progress: turnwise_index::dense::Progress {
-    /// Starts a step. `total` is the final value of [`Amount::done`], if known. `before` is the part of it that
-    /// an earlier run completed; 0 for a new start.
+    /// Starts a step. `total` is the expected final value of [`Amount::done`], or `None` if unknown. `before` is the
+    /// value that an earlier, interrupted run has already reached, or 0.
     fn begin(&self, _step: Step, _total: Option<u64>, _before: u64) {}
 
     /// Reports the amount of work that the current step has done so far.
@@ -62,16 +62,16 @@ pub trait Progress: turnwise_index::dense::Progress {
     /// Reports a problem that does not stop the operation.
     fn warn(&self, _text: String) {}
 
-    /// Reports a decision that the user may want to change.
+    /// Reports an automatic decision that the user may want to override, such as a detected file format.
     fn say(&self, _text: String) {}
 
-    /// Reports a detail.
+    /// Reports a detail for verbose output.
     fn detail(&self, _text: String) {}
 }
 
 impl<F: Fn() -> bool + Sync> Progress for F {}
 
-/// Returns [`Error::Interrupted`] with this hint if the operation was canceled.
+/// Returns [`Error::Interrupted`] with this hint if the user has stopped the operation.
 pub(crate) fn stop_if_asked(progress: &dyn Progress, hint: impl Into<String>) -> Result<()> {
     match progress.stop() {
         true => Err(Error::Interrupted { hint: Some(hint.into()) }),
@@ -79,8 +79,8 @@ pub(crate) fn stop_if_asked(progress: &dyn Progress, hint: impl Into<String>) ->
     }
 }
 
-/// Counts a rejected record. Warns about the first [`MAX_WARNINGS`] records. If more than `allowed` were rejected,
-/// returns an error. Its message ends with `consequence`.
+/// Counts a rejected record in `rejected`. Warns about the first [`MAX_WARNINGS`] rejected records. If more than
+/// `allowed` records are rejected, returns an error whose message ends with `consequence`.
 pub(crate) fn count_reject(
     reject: Reject,
     rejected: &mut u64,

@@ -1,7 +1,8 @@
 //! Encodes the dialogues in Milvus again, with a different encoder.
 //!
-//! The new vectors go to a new generation, which is a second copy of the dialogues. Searches use the old generation
-//! until the new one is complete. Then the name switches to the new generation in one step.
+//! The new vectors are written to a new generation of the collection, together with a second copy of the dialogues.
+//! Searches use the old generation until the new generation is complete. Then the name of the collection is switched to
+//! the new generation in one step.
 
 use std::{collections::HashSet, sync::Arc, time::Instant};
 
@@ -17,30 +18,32 @@ use turnwise_store::{Prepared, PutOutcome, Totals, ingest::DialogueSink};
 
 use crate::progress::{Amount, Progress, Step, stop_if_asked};
 
-/// Maximum number of passes over all dialogues. The new generation lacks dialogues that are added after the last pass.
+/// Maximum number of passes over all dialogues. Dialogues that are added after the last pass are missing in the new
+/// generation.
 const MAX_PASSES: usize = 4;
 
-/// Outcome of [`reencode`].
+/// Result of [`reencode`].
 #[derive(Debug, Clone, PartialEq)]
 pub struct Reencoded {
     /// Number of dialogues encoded in this run.
     pub encoded: u64,
-    /// Number of the new generation (copy of the collection).
+    /// Number of the new generation. A generation is one copy of the collection.
     pub generation: u64,
-    /// Number of dialogues and turns in the new generation.
+    /// Numbers of dialogues and turns in the new generation.
     pub totals: Totals,
     /// Duration in seconds.
     pub seconds: f64,
 }
 
-/// Encodes all dialogues of a collection into a new generation, and switches to it.
+/// Encodes all dialogues of a collection into a new generation, and switches the collection to this generation.
 ///
-/// `before` is the manifest of the current generation. An interrupted run continues where it stopped if it is called again
-/// with the same recipe.
+/// `before` is the manifest of the current generation. After an interruption, a call with the same recipe continues
+/// where the interrupted run stopped.
 ///
 /// # Errors
 ///
-/// [`Error::Unavailable`] if a different process switches the generation; [`Error::Interrupted`] on a requested stop.
+/// [`Error::Unavailable`] if another process has switched the generation; [`Error::Interrupted`] if the user stops the
+/// operation.
 pub fn reencode(
     target: &Target,
     before: &Manifest,
@@ -65,7 +68,8 @@ pub fn reencode(
     Ok(Reencoded { encoded, generation: writer.manifest().generation, totals: writer.totals()?, seconds })
 }
 
-/// Repeats passes over all dialogues until a pass finds nothing new, at most [`MAX_PASSES`] times.
+/// Repeats passes over all dialogues until a pass finds no new dialogue, at most [`MAX_PASSES`] times. Returns the
+/// number of dialogues encoded.
 fn fill(
     writer: &mut MilvusWriter,
     target: &Target,
@@ -92,7 +96,8 @@ fn fill(
     Ok(encoded)
 }
 
-/// Encodes new dialogues in one pass. Returns their number and the keys of all dialogues seen.
+/// Makes one pass over all dialogues and encodes those that the new generation does not contain. Returns their number,
+/// and the keys of all dialogues.
 fn encode_new(
     writer: &mut MilvusWriter,
     target: &Target,
@@ -125,7 +130,8 @@ fn encode_new(
     Ok((new, seen))
 }
 
-/// Removes dialogues that an earlier, interrupted run has copied, but that are missing in `seen`.
+/// Removes all dialogues whose keys are not in `seen` from the new generation. They were deleted after an earlier run
+/// or pass had copied them.
 fn remove_others(writer: &mut MilvusWriter, seen: &HashSet<IdKey>) -> Result<()> {
     if writer.totals()?.dialogues == seen.len() as u64 {
         return Ok(());

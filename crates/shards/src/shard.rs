@@ -9,10 +9,10 @@ use turnwise_core::{
     ids::DialogueId,
 };
 
-/// Maximum number of shards, because a shard number has five digits in file names.
+/// Maximum number of shards. File names contain the number of shards with five digits.
 const MAX_SHARDS: u32 = 99_999;
 
-/// Identifies a shard: its number, and the number of shards of the corpus.
+/// Identifier of a shard: its number, and the number of shards of the corpus.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Shard {
     /// Zero-based number of the shard.
@@ -22,28 +22,29 @@ pub struct Shard {
 }
 
 impl Shard {
-    /// Whether the dialogue with this id belongs to the shard.
+    /// Returns whether the dialogue with this id belongs to the shard.
     pub fn holds(self, id: &DialogueId) -> bool {
         Shard::of_dialogue(id, self.of) == self
     }
 
-    /// Returns the shard that contains a dialogue, if the corpus has `of` shards.
+    /// Returns the shard to which a dialogue belongs in a corpus with `of` shards.
     pub fn of_dialogue(id: &DialogueId, of: u32) -> Shard {
         let head = id.key().0[..8].try_into().map_or(0, u64::from_le_bytes);
         Shard { number: (head % u64::from(of.max(1))) as u32, of }
     }
 
-    /// Common prefix of the shard's file names, such as `shard-00003-of-00100`.
+    /// Returns the common prefix of the shard's file names, such as `shard-00003-of-00100`.
     pub(crate) fn stem(self) -> String {
         format!("shard-{:05}-of-{:05}", self.number, self.of)
     }
 
-    /// File name of the manifest.
+    /// Returns the file name of the shard's manifest.
     pub(crate) fn manifest_name(self) -> String {
         format!("{}.json", self.stem())
     }
 
-    /// Parses the shard from the beginning of a file name; `None` if the name is not that of a shard's file.
+    /// Returns the shard to which a file belongs, according to the beginning of its name. Returns `None` if the name is
+    /// not the name of a shard's file.
     pub(crate) fn named(name: &str) -> Option<Shard> {
         let (number, rest) = name.strip_prefix("shard-")?.split_at_checked(5)?;
         let of = rest.strip_prefix("-of-")?.get(..5)?;
@@ -67,7 +68,7 @@ pub struct Shards {
 }
 
 impl Shards {
-    /// Creates a sorted set without duplicates.
+    /// Creates a set from shard numbers, which may be unsorted and contain duplicates.
     pub(crate) fn of(of: u32, numbers: impl IntoIterator<Item = u32>) -> Self {
         let mut numbers: Vec<u32> = numbers.into_iter().collect();
         numbers.sort_unstable();
@@ -75,12 +76,12 @@ impl Shards {
         Shards { of, numbers }
     }
 
-    /// The shards, in order.
+    /// Returns an iterator over the shards, in ascending order.
     pub fn iter(&self) -> impl Iterator<Item = Shard> + '_ {
         self.numbers.iter().map(|number| Shard { number: *number, of: self.of })
     }
 
-    /// Number of shards in the set.
+    /// Returns the number of shards in the set.
     pub(crate) fn len(&self) -> usize {
         self.numbers.len()
     }
@@ -131,8 +132,8 @@ impl fmt::Display for Shards {
     }
 }
 
-/// Returns the arguments of a command line without the program name, `--shard` and `--out`. Each manifest stores these
-/// arguments, so that missing shards can be created without knowing the original command.
+/// Returns the arguments of a command line, without the program name and without `--shard` and `--out`. Each manifest
+/// stores these arguments, so that missing shards can be created without knowing the original command.
 pub fn reusable_args(words: impl Iterator<Item = String>) -> Vec<String> {
     let mut reusable = Vec::new();
     let mut words = words.skip(1);
@@ -146,7 +147,7 @@ pub fn reusable_args(words: impl Iterator<Item = String>) -> Vec<String> {
     reusable
 }
 
-/// Returns the command that creates `shards` in the folder `location`. `words` are from [`reusable_args`].
+/// Returns the command that creates `shards` in the folder `location`. `words` is a result of [`reusable_args`].
 pub(crate) fn command(words: &[String], shards: &Shards, location: &str) -> String {
     let mut command = "turnwise".to_owned();
     let mut add = |word: &str| command.push_str(&format!(" {}", quoted(word)));
@@ -163,7 +164,7 @@ pub(crate) fn command(words: &[String], shards: &Shards, location: &str) -> Stri
     command
 }
 
-/// Quotes a word for a POSIX shell if necessary.
+/// Quotes a word for a POSIX shell if quoting is necessary.
 fn quoted(word: &str) -> String {
     let plain = |c: char| c.is_alphanumeric() || "-_./=:,@%+".contains(c);
     match !word.is_empty() && word.chars().all(plain) {

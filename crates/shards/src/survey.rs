@@ -20,7 +20,7 @@ pub(crate) struct Survey {
     pub(crate) of: u32,
     /// Manifests of the complete and compatible shards, in order.
     pub(crate) manifests: Vec<ShardManifest>,
-    /// Data files without a manifest: replaced files, or leftovers of a killed process.
+    /// Data files that no complete shard uses: replaced files, or leftovers of a killed process.
     pub(crate) left_over: Vec<String>,
     missing: Vec<u32>,
     /// Shards that must be created again, with the reasons.
@@ -31,7 +31,7 @@ pub(crate) struct Survey {
     command: Vec<String>,
 }
 
-/// Reads all manifests in a folder. Checks that the data files exist with the right size, but does not read them.
+/// Reads all manifests in a folder. Checks that the data files exist and have the right sizes, but does not read them.
 pub(crate) fn survey(folder: &dyn Folder) -> Result<Survey> {
     let files = folder.list()?;
     let bytes: BTreeMap<&str, u64> = files.iter().map(|f| (f.name.as_str(), f.bytes)).collect();
@@ -62,7 +62,8 @@ pub(crate) fn survey(folder: &dyn Folder) -> Result<Survey> {
     Ok(set)
 }
 
-/// Returns the number of shards of the corpus, as given by most manifests.
+/// Returns the number of shards of the corpus, according to most manifest file names. Returns `None` if there are no
+/// names.
 fn shard_count(names: &[&str]) -> Option<u32> {
     let mut counts: BTreeMap<u32, usize> = BTreeMap::new();
     names.iter().filter_map(|name| Shard::named(name)).for_each(|s| *counts.entry(s.of).or_default() += 1);
@@ -117,7 +118,7 @@ impl Survey {
         }
     }
 
-    /// Keeps a manifest if its data file exists and has the right length.
+    /// Keeps a manifest if its data file exists and has the right length. Otherwise, marks the shard as damaged.
     fn keep(&mut self, manifest: ShardManifest, bytes: &BTreeMap<&str, u64>) {
         let (name, committed) = (&manifest.data.file, manifest.data.bytes);
         match bytes.get(name.as_str()) {
@@ -132,13 +133,14 @@ impl Survey {
         }
     }
 
-    /// Marks a shard as damaged and removes it from the complete ones.
+    /// Marks a shard as damaged and removes it from the complete shards. `why` describes the damage.
     pub(crate) fn reject(&mut self, shard: Shard, why: &str) {
         self.manifests.retain(|manifest| manifest.shard != shard);
         self.wrong.push((shard, format!("{shard} is damaged: {why}")));
     }
 
-    /// Returns an error unless every shard exists exactly once, with the problems and the commands that fix them.
+    /// Returns an error unless all shards are complete and no file must be removed. The error describes the problems.
+    /// Its hint explains how to fix them.
     pub(crate) fn complete(&self, location: &str) -> Result<()> {
         let mut wrong = Vec::new();
         let missing = Shards::of(self.of, self.missing.iter().copied());
@@ -196,7 +198,8 @@ mod tests {
     use super::*;
     use crate::{folder::open_folder, manifest::tests::manifest};
 
-    /// Creates a folder with the given shards; each pair is a shard number and the salt of its encoder.
+    /// Creates a folder with some of the shards of a corpus. Each pair in `shards` is a shard number and the salt of
+    /// its encoder. `of` is the number of shards of the corpus.
     fn folder(of: u32, shards: &[(u32, u8)]) -> (tempfile::TempDir, Box<dyn Folder>) {
         let folder = tempfile::tempdir().unwrap();
         for (number, salt) in shards {

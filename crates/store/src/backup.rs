@@ -1,4 +1,4 @@
-//! Backup and restore. A backup is a copy of the log up to one batch, with a checksum of each file.
+//! Backup and restore. A backup is a copy of the log, up to its last batch, with a checksum of each file.
 
 use std::{
     fs::{self, File},
@@ -27,7 +27,7 @@ pub struct Backup {
     pub created: Time,
     /// Number of the last batch in the backup.
     pub batch: u64,
-    /// Number of dialogues and turns in the backup.
+    /// Numbers of dialogues and turns in the backup.
     pub totals: Totals,
     /// The copied log segments.
     pub files: Vec<BackupFile>,
@@ -44,7 +44,7 @@ pub struct BackupFile {
     pub blake3: String,
 }
 
-/// Copies an index, as of its last batch, to the folder `target`. A writer may be active at the same time.
+/// Backs up an index, up to its last batch, to the folder `target`. A writer may be active at the same time.
 ///
 /// Returns an error if `target` is not empty.
 pub fn backup(root: &Path, target: &Path) -> Result<Backup> {
@@ -73,7 +73,7 @@ pub fn backup(root: &Path, target: &Path) -> Result<Backup> {
     Ok(backup)
 }
 
-/// Creates the index `root` from the backup in `source`. Checks all checksums first. `command` is stored in the lock
+/// Creates the index `root` from the backup in `source`. Verifies all checksums first. `command` is stored in the lock
 /// file.
 ///
 /// Returns an error if `root` is not empty, if `source` is not a backup, or if the backup is damaged.

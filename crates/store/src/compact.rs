@@ -33,15 +33,16 @@ use crate::{
 };
 use turnwise_core::{Error, IoContext, Result, files};
 
-/// Minimum size of the new log's batches in bytes, except the last. The log is flushed after each batch.
+/// Minimum size in bytes of each batch in the new log, except the last batch. The log is flushed after each batch.
 const BATCH_BYTES: usize = 8 << 20;
 
-/// Result of compacting an index folder.
+/// Result of compacting an index.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct Compacted {
-    /// Number of removed frames: deleted records, replaced records and delete frames. If 0, the index is unchanged.
+    /// Number of removed frames: those of deleted records, of replaced records and of deletes. If it is 0, the index is
+    /// unchanged.
     pub dropped: u64,
-    /// Number of dialogues, unchanged by the compaction.
+    /// Number of dialogues. A compaction does not change it.
     pub dialogues: u64,
     /// Size of log, tables and records before the compaction, in bytes.
     pub bytes_before: u64,
@@ -75,7 +76,8 @@ pub fn compact(
     LogWriter::open(&old.log(), view.state.at)?;
     let bytes = bytes_of(&old);
     let dialogues = view.totals().dialogues;
-    // Every put and every delete has one sequence number.
+    // Every put and every delete has its own sequence number, so this is the number of put and delete frames in the
+    // log.
     let in_log = view.state.seq.0.saturating_sub(view.manifest.numbers_gone);
     let dropped = in_log.saturating_sub(dialogues);
     let mut done = Compacted { dropped, dialogues, bytes_before: bytes, bytes, left: false };
@@ -107,7 +109,8 @@ struct Compaction<'a> {
 }
 
 impl Compaction<'_> {
-    /// Writes the live dialogues to a new log and renames it when it is complete.
+    /// Writes the live dialogues to a new log and renames the log when it is complete. Returns the directory and the
+    /// state of the new log.
     fn write_log(&mut self) -> Result<(Directory, Checkpoint)> {
         let unfinished = self.new.unfinished_log();
         let mut out = LogWriter::create(&unfinished)?;
@@ -195,20 +198,21 @@ impl Compaction<'_> {
     }
 }
 
-/// Size of the put and delete frames in the log: the live ones, and the dead ones that a compaction removes.
+/// Sizes of the put and delete frames in the log. Live frames contain the current versions of dialogues; a compaction
+/// removes all other, dead frames.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct LogUsage {
-    /// Size of the put frames of live dialogues.
+    /// Size of the live put frames in bytes.
     pub live_bytes: u64,
-    /// Size of the put frames of deleted or replaced dialogues, and of the delete frames.
+    /// Size in bytes of the delete frames and of the put frames of deleted or replaced dialogues.
     pub dead_bytes: u64,
     /// Number of frames counted in `dead_bytes`.
     pub dead_frames: u64,
 }
 
 impl Snapshot {
-    /// Measures the live and dead bytes of the log. Reads the whole log. `progress` receives the number of live
-    /// dialogues read so far.
+    /// Measures how many bytes of the log are live and dead. Reads the whole log. `progress` receives the number of
+    /// live dialogues read so far.
     pub fn log_usage(&self, progress: &mut dyn FnMut(u64)) -> Result<LogUsage> {
         let mut usage = LogUsage::default();
         let mut walk = self.walk(Position::START);

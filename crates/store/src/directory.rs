@@ -1,5 +1,5 @@
-//! The directory, which maps dialogue ids to log positions. It is a log-structured merge tree: immutable tables plus
-//! an in-memory map of newer entries.
+//! The directory, which maps dialogue ids to log positions. It is a log-structured merge tree, which consists of
+//! immutable tables and an in-memory map of newer entries.
 
 use std::{
     collections::HashMap,
@@ -25,19 +25,19 @@ impl Hasher for KeyHasher {
         }
     }
 
-    // The length prefix of an array carries no information here.
+    // `Hash` passes the length of the key before its bytes. All keys have the same length, so it is ignored.
     fn write_usize(&mut self, _: usize) {}
 }
 
 /// Hash map with [`IdKey`] keys.
 pub type KeyMap<V> = HashMap<IdKey, V, BuildHasherDefault<KeyHasher>>;
 
-/// The directory of an index: finds the log position of a dialogue by the key of its id.
+/// The directory of an index. It finds the log position of a dialogue by the key of the dialogue's id.
 #[derive(Default)]
 pub struct Directory {
     /// Tables, oldest first. An entry overrides entries with the same id in older tables.
     tables: Vec<Table>,
-    /// Entries that are not in a table yet.
+    /// Newer entries that have not been written to a table yet.
     delta: KeyMap<Entry>,
 }
 
@@ -47,7 +47,7 @@ impl Directory {
         Ok(Directory { tables, delta: KeyMap::default() })
     }
 
-    /// Returns the entry of a dialogue, or `None` if it does not exist or is deleted.
+    /// Returns the entry of a dialogue, or `None` if the dialogue does not exist or is deleted.
     pub fn get(&self, id: IdKey) -> Option<Entry> {
         self.latest(id).filter(|entry| !entry.deleted)
     }
@@ -63,7 +63,7 @@ impl Directory {
         before
     }
 
-    /// Returns the number of entries that are not in a table yet.
+    /// Returns the number of entries that have not been written to a table yet.
     pub fn delta_len(&self) -> usize {
         self.delta.len()
     }
@@ -92,8 +92,9 @@ impl Directory {
         &self.tables
     }
 
-    /// Writes the in-memory entries to a new table. The file name starts with `batch`. Merges tables of similar size
-    /// to keep the number of tables logarithmic. Old files remain until [`Directory::remove_unused`].
+    /// Writes the in-memory entries to a new table in `folder`. Its file name starts with the number `batch`. Also
+    /// merges tables of similar size, so that the number of tables grows only logarithmically. The files of merged
+    /// tables remain until [`Directory::remove_unused`] removes them.
     pub fn write_delta(&mut self, folder: &Path, batch: u64) -> Result<()> {
         if self.delta.is_empty() {
             return Ok(());
@@ -104,7 +105,8 @@ impl Directory {
         while let Some(last) = self.tables.last()
             && last.len() <= 2 * entries.len()
         {
-            // Deletes hide entries in older tables. The oldest table does not need them.
+            // The entry of a delete hides entries with the same id in older tables. Without older tables, it is not
+            // needed.
             let drop_deleted = self.tables.len() == 1;
             let older = self.tables.pop();
             entries = merge(older.iter().flat_map(Table::iter), entries, drop_deleted);
@@ -116,7 +118,8 @@ impl Directory {
         Ok(())
     }
 
-    /// Removes all files in `folder` except the current tables. Readers can still use removed files they have mapped.
+    /// Removes all files in `folder` except the current tables. Open readers can still use removed files that they have
+    /// memory-mapped.
     pub fn remove_unused(&self, folder: &Path) {
         let used = self.table_names();
         let Ok(entries) = std::fs::read_dir(folder) else { return };
@@ -129,7 +132,8 @@ impl Directory {
     }
 }
 
-/// Merges two lists sorted by id. Keeps the newer entry of an id. `drop_deleted` omits entries of deletes.
+/// Merges two lists of entries that are sorted by id. If both lists have an entry for an id, keeps the newer one. If
+/// `drop_deleted` is true, omits the entries of deletes.
 fn merge(older: impl Iterator<Item = Entry>, newer: Vec<Entry>, drop_deleted: bool) -> Vec<Entry> {
     let mut merged = Vec::with_capacity(newer.len() * 2);
     let mut older = older.peekable();
@@ -160,7 +164,7 @@ mod tests {
     use turnwise_core::Seq;
 
     proptest! {
-        /// Compares random inserts, deletes and checkpoints with a map.
+        /// Applies random inserts, deletes and checkpoints to a directory and to a `BTreeMap`. Compares the results.
         #[test]
         fn directory_behaves_like_a_map(steps in proptest::collection::vec((0u8..40, 0u8..10), 1..300)) {
             let dir = tempfile::tempdir().unwrap();

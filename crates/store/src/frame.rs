@@ -27,7 +27,7 @@ use turnwise_corpus::Dialogue;
 pub const MAGIC: [u8; 4] = *b"TWf1";
 /// Size of the header before the payload, in bytes.
 pub const HEADER_BYTES: usize = 24;
-/// Size in bytes of the keys and the turn count before the JSON of a put's payload.
+/// Size in bytes of the keys and the turn count, which precede the JSON in the payload of a put frame.
 pub const PUT_PREFIX_BYTES: usize = 52;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -44,14 +44,14 @@ pub enum Kind {
 #[derive(Debug, Clone, Copy)]
 pub struct Frame<'a> {
     pub kind: Kind,
-    /// Sequence number. For a commit, the last assigned sequence number.
+    /// Sequence number of the put or delete. For a commit, the last assigned sequence number.
     pub seq: Seq,
     /// The bytes after the header. Their format depends on `kind`.
     pub payload: &'a [u8],
 }
 
 impl<'a> Frame<'a> {
-    /// Reads the frame at the start of `bytes`. The error describes the damage.
+    /// Parses the frame at the start of `bytes`. If there is no valid frame, the error describes the damage.
     pub fn read(bytes: &'a [u8]) -> Result<Self, &'static str> {
         let Some((header, rest)) = bytes.split_at_checked(HEADER_BYTES) else {
             return Err("the data ends inside a frame's header");
@@ -76,12 +76,12 @@ impl<'a> Frame<'a> {
         Ok(Frame { kind, seq: Seq(u64_at(header, 16)), payload })
     }
 
-    /// Returns the length of the frame in bytes, header included.
+    /// Returns the length of the frame in bytes, including the header.
     pub fn bytes(&self) -> u64 {
         (HEADER_BYTES + self.payload.len()) as u64
     }
 
-    /// For a put or delete frame, returns the key of the dialogue id.
+    /// For a put or delete frame, returns the key of the dialogue id. For a commit frame, the result is meaningless.
     pub fn id_key(&self) -> IdKey {
         key_at(self.payload, 0)
     }
@@ -134,7 +134,8 @@ pub(crate) fn key_at(bytes: &[u8], at: usize) -> IdKey {
     bytes.get(at..at + 16).and_then(|b| b.try_into().ok()).map(IdKey).unwrap_or_default()
 }
 
-/// Appends a frame to a buffer. Returns a data error if the payload is larger than 4 GiB.
+/// Appends a frame to a buffer. The payload is the concatenation of the parts in `payload`. Returns a data error if it
+/// is larger than 4 GiB.
 pub fn write(buffer: &mut Vec<u8>, kind: Kind, seq: Seq, payload: &[&[u8]]) -> Result<()> {
     let length: usize = payload.iter().map(|part| part.len()).sum();
     let length = u32::try_from(length).map_err(|_| Error::data("a dialogue is larger than 4 GiB"))?;
@@ -156,8 +157,8 @@ pub fn write_commit(buffer: &mut Vec<u8>, seq: Seq, commit: &Commit) -> Result<(
     write(buffer, Kind::Commit, seq, &[&payload])
 }
 
-/// A dialogue that is serialized and hashed for the log. Preparing is expensive, needs no lock, and can run in
-/// parallel.
+/// A dialogue that has been serialized and hashed, so that it can be written to the log. Preparing a dialogue is
+/// expensive but needs no lock, so dialogues can be prepared in parallel.
 #[derive(Debug)]
 pub struct Prepared {
     /// Hash of the dialogue id.
@@ -185,7 +186,7 @@ impl Prepared {
         })
     }
 
-    /// Returns the part of the put payload before the JSON.
+    /// Returns the part of a put frame's payload that precedes the JSON: the keys and the number of turns.
     pub fn prefix(&self) -> [u8; PUT_PREFIX_BYTES] {
         let mut prefix = [0; PUT_PREFIX_BYTES];
         prefix[..16].copy_from_slice(&self.id.0);
@@ -196,7 +197,7 @@ impl Prepared {
     }
 }
 
-/// Number of dialogues and turns of an index.
+/// Numbers of dialogues and turns in an index.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Totals {
     /// Number of dialogues.
@@ -224,13 +225,13 @@ impl Totals {
 pub struct Commit {
     /// Batch number, starting at 1.
     pub batch: u64,
-    /// Number of dialogues and turns after the batch.
+    /// Numbers of dialogues and turns in the index after the batch.
     pub totals: Totals,
     /// Progress of a running ingest, for resuming after a crash. `None` if no ingest is running.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ingest: Option<IngestMark>,
-    /// Number of records rejected so far, by ingest fingerprint ([`IngestMark::fingerprint`]). Contains only the
-    /// counts that changed in this batch.
+    /// Number of records rejected so far, by the fingerprint of the ingest ([`IngestMark::fingerprint`]). Contains only
+    /// the counts that changed in this batch.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub rejected: BTreeMap<String, u64>,
 }
@@ -240,11 +241,11 @@ pub struct Commit {
 pub struct IngestMark {
     /// Hash of the inputs and options, which identifies the ingest.
     pub fingerprint: String,
-    /// Number of records read from the inputs up to this batch, rejected ones included.
+    /// Number of records read from the inputs up to this batch, including rejected records.
     pub records: u64,
     /// Length in bytes of the file of rejected records after this batch.
     pub rejects_bytes: u64,
-    /// The ingest's tally of outcomes, as JSON.
+    /// Number of records by outcome (an `ingest::Tally`), as JSON.
     pub tally: serde_json::Value,
 }
 

@@ -5,11 +5,11 @@
 //! ([`records`]), and the search indexes. The directory tables map each dialogue id to a position in the log.
 //!
 //! * **One writer** ([`Store`]) at a time, enforced by a kernel lock. The lock file names its holder.
-//! * **Any number of readers** ([`Snapshot`]), in any number of processes. Each reader sees the index as of one
-//!   batch.
+//! * **Any number of readers** ([`Snapshot`]), in any number of processes. Each reader sees the state of the index
+//!   after one batch. Later batches do not change this view.
 //! * A batch is acknowledged after it is flushed to disk. Readers see a batch as a whole or not at all.
-//! * A crash loses no acknowledged batch and needs no manual step. The next writer truncates the unfinished end of
-//!   the log and brings the tables and sled up to date.
+//! * A crash loses no acknowledged batch and needs no manual recovery. The next writer truncates an incomplete batch at
+//!   the end of the log. It also brings the tables and sled up to date.
 //! * Deleted and replaced records stay in the log until the next compaction ([`compact`]).
 //!
 //! ```

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use turnwise_core::{Error, IoContext, Result};
 
-/// Exclusive right to write to an index. Released on drop. The kernel releases it if the process is killed.
+/// Exclusive right to write to an index. Released on drop. If the process is killed, the kernel releases the lock.
 #[derive(Debug)]
 pub struct WriterLock {
     file: File,
@@ -31,7 +31,8 @@ impl WriterLock {
         WriterLock::acquire_named(index, "lock", command)
     }
 
-    /// Acquires the lock file `name` in an index, for a part of the index that has a separate writer.
+    /// Acquires the writer lock of a part of the index that has its own writer. `name` is the name of the lock file in
+    /// the index folder.
     pub fn acquire_named(index: &Path, name: &str, command: &str) -> Result<Self> {
         let path = index.join(name);
         let mut file = OpenOptions::new()
@@ -64,7 +65,8 @@ impl WriterLock {
 
 impl Drop for WriterLock {
     fn drop(&mut self) {
-        // A killed process leaves its description in the file, but the kernel has released the lock.
+        // Remove the description of this process from the lock file. A killed process leaves it there, which is
+        // harmless.
         let _ = self.file.set_len(0);
         let _ = self.file.unlock();
     }

@@ -1,6 +1,6 @@
 //! The append-only log, the source of truth of an index. It consists of segments of about 64 MB.
 //!
-//! A batch of frames ends with a commit frame. The batch is written in one call, flushed to disk, and then
+//! A batch of frames ends with a commit frame. The batch is written in one call and flushed to disk. Only then is it
 //! acknowledged. Full segments never change.
 
 use std::{
@@ -16,7 +16,7 @@ use memmap2::{Mmap, MmapOptions};
 use crate::frame::{self, Frame, Kind};
 use turnwise_core::{Error, IoContext, Result, files};
 
-/// Default segment size in bytes. A segment of at least this size is full, and the next batch starts a new one.
+/// Default segment size in bytes. A segment of at least this size is full, and the next batch starts a new segment.
 pub const SEGMENT_BYTES: u64 = 64_000_000;
 /// Size of a segment's header in bytes. The first frame follows the header.
 pub const SEGMENT_HEADER_BYTES: u64 = 16;
@@ -76,8 +76,8 @@ enum Bytes {
 }
 
 impl Segment {
-    /// Maps the first `limit` bytes of a segment into memory without checking its header. While a writer is active,
-    /// map only committed bytes: the writer can truncate the bytes after them.
+    /// Memory-maps the first `limit` bytes of a segment. Does not check the header of the segment. While a writer is
+    /// active, `limit` must exclude uncommitted bytes, because the writer can truncate them.
     pub(super) fn map(log: &Path, number: u32, limit: u64) -> Result<Self> {
         let path = segment_path(log, number);
         let file = File::open(&path).at("open", &path)?;
@@ -86,7 +86,7 @@ impl Segment {
         if length < SEGMENT_HEADER_BYTES {
             return Ok(Segment { path, number, base: 0, bytes: Bytes::Read(Vec::new()) });
         }
-        // SAFETY: committed bytes never change, and callers map only those.
+        // SAFETY: committed bytes never change. Callers map uncommitted bytes only while they hold the writer lock.
         let map = unsafe { MmapOptions::new().len(length as usize).map(&file) }.at("map", &path)?;
         Ok(Segment { path, number, base: 0, bytes: Bytes::Mapped(map) })
     }
@@ -101,7 +101,7 @@ impl Segment {
         }
     }
 
-    /// Reads a segment into memory, from offset `from` to its current end. Unlike a map, this is safe for bytes
+    /// Reads a segment into memory, from offset `from` to its current end. Unlike a memory map, this is safe for bytes
     /// that a writer may still truncate.
     pub fn read(log: &Path, number: u32, from: u64) -> Result<Self> {
         let path = segment_path(log, number);
@@ -134,7 +134,7 @@ impl Segment {
         self.number
     }
 
-    /// Returns the end offset of the loaded bytes (exclusive).
+    /// Returns the offset in the segment file at which the loaded bytes end (exclusive).
     pub fn end(&self) -> u64 {
         self.base + self.bytes().len() as u64
     }
@@ -146,19 +146,20 @@ impl Segment {
         Frame::read(bytes).map_err(|why| Error::corrupt(&self.path, format!("at byte {offset}: {why}")))
     }
 
-    /// Iterates over the frames from an offset to the end of the segment, as (offset, frame). Stops after an error.
+    /// Returns an iterator over the frames from an offset to the end of the segment, with the offset of each frame. The
+    /// iterator stops after an error.
     pub fn frames(&self, from: u64) -> Frames<'_> {
         Frames { segment: self, next: Some(from), end: self.end(), skips_damage: false }
     }
 
-    /// Finds the next [`frame::MAGIC`] at or after an offset. Used to continue after a damaged frame.
+    /// Returns the offset of the next [`frame::MAGIC`] at or after an offset. Used to continue after a damaged frame.
     fn next_frame(&self, offset: u64) -> Option<u64> {
         let at = offset.saturating_sub(self.base) as usize;
         let rest = self.bytes().get(at..)?;
         memchr::memmem::find(rest, &frame::MAGIC).map(|found| self.base + (at + found) as u64)
     }
 
-    /// Returns whether there is a readable commit at or after `offset`. Skips damaged frames.
+    /// Returns whether there is a readable commit frame at or after `offset`. Skips damaged frames.
     pub fn has_commit_after(&self, offset: u64) -> bool {
         let mut frames = self.frames(offset).skipping_damage();
         frames.any(|(_, frame)| frame.is_ok_and(|frame| frame.kind == Kind::Commit))
@@ -179,7 +180,7 @@ impl Frames<'_> {
         Frames { skips_damage: true, ..self }
     }
 
-    /// Sets the end offset (exclusive). The iterator yields an error if the segment is shorter.
+    /// Sets the offset at which the iterator stops (exclusive). The iterator yields an error if the segment is shorter.
     pub fn up_to(self, end: u64) -> Self {
         Frames { end, ..self }
     }
@@ -216,8 +217,8 @@ impl LogWriter {
         LogWriter::begin(log, 1)
     }
 
-    /// Opens the log for appending at `end`. Truncates everything after `end`: an incomplete batch that was never
-    /// acknowledged.
+    /// Opens the log for appending at `end`. Removes everything after `end`, which can only be an incomplete batch that
+    /// was never acknowledged.
     pub fn open(log: &Path, end: Position) -> Result<Self> {
         for later in segments(log)?.into_iter().filter(|&s| s > end.segment) {
             let path = segment_path(log, later);
@@ -255,7 +256,7 @@ impl LogWriter {
         Ok(())
     }
 
-    /// Returns the position of the next batch. Starts a new segment if the current one is full.
+    /// Returns the position at which the next batch will start. Starts a new segment if the current segment is full.
     pub fn next_position(&mut self) -> Result<Position> {
         if self.is_full() {
             let segment_bytes = self.segment_bytes;
@@ -292,8 +293,8 @@ impl LogWriter {
     }
 }
 
-/// The segments of a log up to a position. They are mapped when a snapshot is opened, because a compaction may later
-/// remove the files. A mapped file remains readable.
+/// The memory-mapped segments of a log up to a position. They are mapped when a snapshot is opened, because a
+/// compaction may later remove the files. A mapped file remains readable after it is removed.
 pub(super) struct Segments {
     log: PathBuf,
     mapped: Mutex<HashMap<u32, Arc<Segment>>>,
@@ -301,7 +302,8 @@ pub(super) struct Segments {
 }
 
 impl Segments {
-    /// Maps all segments up to the committed end. Skips missing segments; [`Segments::get`] reports them.
+    /// Maps all segments up to `end`, the committed end of the log. Skips missing segments; [`Segments::get`] returns
+    /// an error for them.
     pub(super) fn map(log: &Path, end: Position) -> Result<Self> {
         let mut mapped = HashMap::new();
         let mut is_complete = true;
@@ -337,7 +339,8 @@ impl Segments {
         Ok(segment)
     }
 
-    /// Removes a segment from the cache after a commit to it. The next [`Segments::get`] maps it again.
+    /// Removes a segment from the cache. Called after a commit to the segment, so that the next [`Segments::get`] maps
+    /// it with the new frames.
     pub(super) fn forget(&self, number: u32) {
         self.lock().remove(&number);
     }
@@ -347,7 +350,8 @@ impl Segments {
     }
 }
 
-/// Maps the committed part of a segment. A writer may truncate the uncommitted bytes at any time.
+/// Maps the committed part of a segment. `end` is the committed end of the log. Leaves out the uncommitted bytes,
+/// because a writer may truncate them at any time.
 fn open(log: &Path, number: u32, end: Position) -> Result<Segment> {
     Segment::map(log, number, if number == end.segment { end.offset } else { u64::MAX })
 }

@@ -1,8 +1,8 @@
 //! The manifest, `manifest.json`: the last checkpoint of an index and the names of its directory tables. The file is
 //! always replaced atomically.
 //!
-//! The manifest also determines the folders in use ([`IndexPaths`]). Each compaction writes the log, the tables and
-//! the records into new folders with the next number as a suffix.
+//! The manifest also determines which folders are in use ([`IndexPaths`]). Each compaction writes the log, the tables
+//! and the records into new folders with the next number as a suffix.
 
 use std::{
     fs, io,
@@ -32,17 +32,20 @@ pub struct Manifest {
     pub generation: u64,
     /// Unique id of the log. Derived data stores this id to detect that the log was replaced.
     pub log: String,
-    /// Number of compactions. If not 0, this number is the suffix of the index's folders (see [`IndexPaths`]).
+    /// Number of compactions. If it is not 0, the names of the folders in use end with it, for example `log-3` (see
+    /// [`IndexPaths`]).
     #[serde(default, skip_serializing_if = "is_zero")]
     pub compacted: u64,
-    /// Number of assigned sequence numbers without a frame in the log, because of compactions or damage.
+    /// Number of assigned sequence numbers whose frames are no longer in the log, because of compactions or damage.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub numbers_gone: u64,
-    /// State that the tables cover. Later batches are read from the log when the index is opened.
+    /// State of the index that the directory tables contain. Later batches are read from the log when the index is
+    /// opened.
     pub checkpoint: Checkpoint,
     /// File names of the directory tables, oldest first.
     pub tables: Vec<String>,
-    /// Rejected records in the last run of each ingest, by fingerprint. Ingests without a fingerprint share `stdin`.
+    /// Number of records rejected in the last run of each ingest. The key is the fingerprint of the ingest. Ingests
+    /// without a fingerprint share the key `stdin`.
     #[serde(default)]
     pub rejected: std::collections::BTreeMap<String, u64>,
 }
@@ -54,26 +57,27 @@ fn is_zero(n: &u64) -> bool {
 /// A position in the log with the state of the index at that position.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Checkpoint {
-    /// Position after the last batch.
+    /// Log position after the last batch.
     pub at: Position,
     /// Last assigned sequence number.
     pub seq: Seq,
     /// Number of the last batch.
     pub batch: u64,
-    /// Number of dialogues and turns.
+    /// Numbers of live dialogues and of their turns.
     pub totals: Totals,
-    /// Progress of an unfinished ingest.
+    /// Progress of an unfinished ingest. `None` if no ingest is unfinished.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ingest: Option<IngestMark>,
 }
 
 impl Checkpoint {
-    /// Returns the state before the first batch.
+    /// Returns the state of an index before its first batch.
     pub fn start() -> Self {
         Checkpoint { at: Position::START, seq: Seq(0), batch: 0, totals: Totals::default(), ingest: None }
     }
 
-    /// Updates the state to a commit. `seq` is the commit's sequence number, and `at` is the end of the commit frame.
+    /// Updates the state to the state after a commit. `seq` is the sequence number of the commit frame, and `at` is the
+    /// log position after that frame.
     pub fn advance(&mut self, commit: Commit, seq: Seq, at: Position) {
         *self = Checkpoint { at, seq, batch: commit.batch, totals: commit.totals, ingest: commit.ingest };
     }
@@ -141,12 +145,13 @@ impl Manifest {
     }
 }
 
-/// Names of the folders that get the number of the compaction as a suffix.
+/// Names of the log, tables and records folders before the first compaction. After compaction N, the names have the
+/// suffix `-N`.
 const PARTS: [&str; 3] = ["log", "tables", "records"];
-/// Folder of an incomplete log that a compaction is writing.
+/// Name of the folder to which a compaction writes the new log until the log is complete.
 const UNFINISHED: &str = "log.compacting";
 
-/// Paths of the log, tables and records folders in use after a given number of compactions.
+/// Paths of an index's log, tables and records folders after a given number of compactions.
 #[derive(Debug, Clone)]
 pub struct IndexPaths {
     root: PathBuf,
@@ -154,18 +159,19 @@ pub struct IndexPaths {
 }
 
 impl IndexPaths {
-    /// Returns the folders that a manifest names.
+    /// Returns the paths of the folders that are in use according to a manifest.
     pub fn of(root: &Path, manifest: &Manifest) -> Self {
         IndexPaths { root: root.to_owned(), number: manifest.compacted }
     }
 
-    /// Returns the folders of a new index.
+    /// Returns the paths of the folders of a new index.
     pub(super) fn first(root: &Path) -> Self {
         IndexPaths { root: root.to_owned(), number: 0 }
     }
 
-    /// Returns the folders of the newest log, without reading a manifest. Every `log-N` folder is complete, because a
-    /// compaction writes the log under a different name first. Returns `None` if there is no log.
+    /// Returns the paths of the folders that belong to the newest log. Does not read the manifest. A log in a folder
+    /// named `log-N` is always complete, because a compaction first writes it under a different name. Returns `None` if
+    /// there is no log.
     pub fn newest(root: &Path) -> Option<Self> {
         let numbers = fs::read_dir(root).ok()?.flatten().filter_map(|e| match part(&e.file_name())? {
             ("log", number) => Some(number),
@@ -174,7 +180,7 @@ impl IndexPaths {
         numbers.max().map(|number| IndexPaths { root: root.to_owned(), number })
     }
 
-    /// Returns the folders that the next compaction creates.
+    /// Returns the paths of the folders that the next compaction creates.
     pub(super) fn next(&self) -> Self {
         IndexPaths { root: self.root.clone(), number: self.number + 1 }
     }
@@ -183,17 +189,17 @@ impl IndexPaths {
         self.number
     }
 
-    /// Returns the folder of the log.
+    /// Returns the path of the log folder.
     pub fn log(&self) -> PathBuf {
         self.folder("log")
     }
 
-    /// Returns the folder of the directory tables.
+    /// Returns the path of the folder of the directory tables.
     pub fn tables(&self) -> PathBuf {
         self.folder("tables")
     }
 
-    /// Returns the folder of the sled database.
+    /// Returns the path of the folder of the sled database.
     pub fn records(&self) -> PathBuf {
         self.folder("records")
     }
@@ -205,12 +211,12 @@ impl IndexPaths {
         }
     }
 
-    /// Returns the folder where a compaction writes the log until it is complete.
+    /// Returns the path of the folder to which a compaction writes the new log until the log is complete.
     pub(super) fn unfinished_log(&self) -> PathBuf {
         self.root.join(UNFINISHED)
     }
 
-    /// Removes the log, tables and records folders. Readers can still use the files they have mapped.
+    /// Removes the log, tables and records folders. Open readers can still use the files that they have memory-mapped.
     pub(super) fn remove(&self) -> Result<()> {
         files::remove_folder(&self.log())?;
         files::remove_folder(&self.tables())?;
@@ -218,8 +224,9 @@ impl IndexPaths {
         files::sync_folder(&self.root)
     }
 
-    /// Removes log, tables and records folders with other numbers, and an incomplete log. The caller must hold the
-    /// writer lock. Ignores errors: the next writer tries again.
+    /// Removes all log, tables and records folders of the index except the ones that these paths name. Also removes the
+    /// incomplete log of a stopped compaction. The caller must hold the writer lock. Ignores errors, because the next
+    /// writer tries again.
     pub(super) fn remove_others(&self) {
         let Ok(entries) = fs::read_dir(&self.root) else { return };
         for entry in entries.flatten() {
@@ -235,7 +242,8 @@ impl IndexPaths {
     }
 }
 
-/// Parses a folder name, for example `log-2` into `log` and 2. Returns `None` for names that are not in [`PARTS`].
+/// Parses the name of a log, tables or records folder. For example, `log-2` results in `log` and 2. Returns `None` for
+/// other names.
 fn part(name: &std::ffi::OsStr) -> Option<(&'static str, u64)> {
     let name = name.to_str()?;
     PARTS.into_iter().find_map(|part| match name.strip_prefix(part)?.strip_prefix('-') {

@@ -1,8 +1,9 @@
-//! Second copy of the live records, in the embedded database sled. [`crate::repair`] restores records lost from
-//! the log from this copy. The copy can be rebuilt from the log.
+//! Copy of the live records in the embedded database sled. If the log is damaged, [`crate::repair`] restores lost
+//! records from this copy. If the copy is damaged, it is rebuilt from the log.
 //!
 //! Keys are sequence numbers, so keys are inserted in ascending order. With random keys, sled needs several times the
-//! memory. Only the writer opens sled, because sled allows one process. Readers use the log.
+//! memory. Only the writer opens sled, because only one process at a time can open a sled database. Readers use the
+//! log.
 
 use std::{
     fs::{File, TryLockError},
@@ -13,12 +14,12 @@ use std::{
 
 use turnwise_core::{Error, Result, Seq, error::caught, files};
 
-/// Size of sled's page cache in bytes. Appending in key order needs no more.
+/// Size of sled's page cache in bytes. A larger cache does not help, because records are appended in key order.
 const CACHE_BYTES: u64 = 64 << 20;
-/// Maximum time to wait until a closed database in this process releases its file lock.
+/// Maximum time to wait for the file lock of a database that this process has just closed.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(20);
-/// Key under which sled stores the number of the last applied batch. Sorts before all sequence numbers. The number is
-/// updated atomically with the records.
+/// Key under which sled stores the number of the last applied batch. This key sorts before all sequence numbers. The
+/// number is updated atomically with the records.
 const STATE_KEY: &[u8] = b"";
 /// Value of [`STATE_KEY`] during a rebuild.
 const REBUILDING: u64 = u64::MAX;
@@ -26,7 +27,7 @@ const REBUILDING: u64 = u64::MAX;
 /// State of the copy of the records in sled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SyncState {
-    /// The copy contains the records as of the batch with this number.
+    /// The copy contains the records that were live after the batch with this number.
     Batch(u64),
     /// A rebuild is running or was interrupted. The copy is incomplete.
     Rebuilding,
@@ -36,13 +37,13 @@ pub enum SyncState {
 pub struct Records {
     path: PathBuf,
     db: sled::Db,
-    /// Makes every [`Records::apply`] fail, to test what the store does then.
+    /// Whether every call of [`Records::apply`] fails. Tests set this to check how the store handles the error.
     #[cfg(test)]
     pub(super) fails: bool,
 }
 
 impl Records {
-    /// Opens or creates the database. Returns [`Error::Corrupt`] if the database is damaged.
+    /// Opens the database, or creates it if it does not exist. Returns [`Error::Corrupt`] if the database is damaged.
     pub fn open(path: &Path) -> Result<Self> {
         let config = sled::Config::new()
             .path(path)
@@ -54,8 +55,8 @@ impl Records {
         let db = call_sled(path, || {
             loop {
                 match config.open() {
-                    // After a drop, sled's threads keep writing for a moment and hold its lock. No other process can
-                    // hold it, because the caller holds the index's writer lock.
+                    // After a database is dropped, sled's threads keep writing for a moment and hold the file lock. No
+                    // other process can hold this lock, because the caller holds the writer lock of the index.
                     Err(e) if is_locked(&e) && Instant::now() < deadline => {
                         thread::sleep(Duration::from_millis(2));
                     }
@@ -71,7 +72,8 @@ impl Records {
         })
     }
 
-    /// Removes the database. First waits up to 20 seconds if sled threads of this process still lock it.
+    /// Removes the database folder. If sled's threads in this process still hold the file lock, first waits for up to
+    /// 20 seconds.
     pub(super) fn remove(path: &Path) -> Result<()> {
         if let Ok(file) = File::open(path.join("db")) {
             let deadline = Instant::now() + LOCK_TIMEOUT;
@@ -82,7 +84,8 @@ impl Records {
         files::remove_folder(path)
     }
 
-    /// Returns the last applied batch, or that a rebuild is incomplete. A new database is at batch 0.
+    /// Returns the number of the last applied batch, or [`SyncState::Rebuilding`] if a rebuild is incomplete. The
+    /// number is 0 for a new database.
     pub fn sync_state(&self) -> Result<SyncState> {
         let value = call_sled(&self.path, || self.db.get(STATE_KEY))?;
         Ok(match value.and_then(|v| v.as_ref().try_into().ok()).map_or(0, u64::from_le_bytes) {
@@ -91,7 +94,7 @@ impl Records {
         })
     }
 
-    /// Atomically inserts and removes records and sets the state to `state`.
+    /// Inserts and removes records and sets the sync state to `state`, in one atomic operation.
     pub fn apply<'a>(
         &self,
         state: SyncState,
@@ -128,7 +131,7 @@ impl Records {
         let mut inner = self.db.iter();
         let next = move || call_sled(&self.path, || inner.next().transpose()).transpose();
         std::iter::from_fn(next).filter_map(|item| match item {
-            // The state has a shorter key than the records.
+            // Skip the entry of [`STATE_KEY`]: its key is too short to be a sequence number.
             Ok((key, value)) => {
                 let seq = key.as_ref().try_into().ok().map(u64::from_be_bytes)?;
                 Some(Ok((Seq(seq), value.to_vec())))
@@ -143,12 +146,12 @@ impl Records {
     }
 }
 
-/// Returns whether the database is locked. sled reports this only in the error text.
+/// Returns whether an error means that the database is locked. sled reports this only in the error text.
 fn is_locked(error: &sled::Error) -> bool {
     matches!(error, sled::Error::Io(e) if e.to_string().starts_with("could not acquire lock"))
 }
 
-/// Calls sled and converts its errors and panics. sled panics on some kinds of damage.
+/// Calls sled and converts its errors and panics to [`Error`]. sled panics on some kinds of damage.
 fn call_sled<T>(path: &Path, call: impl FnOnce() -> sled::Result<T>) -> Result<T> {
     match caught(call) {
         Some(Ok(value)) => Ok(value),

@@ -1,7 +1,7 @@
 //! Repair of a damaged index.
 //!
-//! Repair keeps all readable frames of the log and restores lost records from the copy in sled. Then it rebuilds
-//! everything that derives from the log.
+//! Repair keeps all readable frames of the log and restores lost records from the copy in sled. Then it rebuilds all
+//! data that is derived from the log.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -36,15 +36,15 @@ pub struct Repaired {
     /// Number of sequence numbers that neither the log nor sled contains. They belonged to deletes, to records that
     /// were replaced later, or to lost records.
     pub missing: u64,
-    /// Folder to which the damaged log was moved. `None` if no log was moved.
+    /// New path of the damaged log, which was renamed. `None` if no log was renamed.
     pub kept: Option<PathBuf>,
 }
 
-/// Repairs an index. If the log is intact, only rebuilds the data derived from it. `command` is stored in the lock
-/// file.
+/// Repairs an index. If the log is intact, only rebuilds the data that is derived from it. `command` is stored in the
+/// lock file.
 ///
-/// An interrupted repair can be started again. The new log gets its final name only when it is complete. Until
-/// then, the old log and sled are not changed.
+/// After an interruption, the repair can be run again. The old log and sled do not change until the new log is
+/// complete.
 pub fn repair(root: &Path, command: &str) -> Result<Repaired> {
     let new_log = repaired_log(root);
     if IndexPaths::newest(root).is_none() && !new_log.is_dir() {
@@ -77,8 +77,8 @@ fn repaired_log(root: &Path) -> PathBuf {
     root.join("log.repaired")
 }
 
-/// Returns an error if a repair is unfinished. Otherwise, a writer could change the log, and finishing the repair
-/// would then discard the changes.
+/// Returns an error if a repair is unfinished. Without this check, a writer could change the log, and finishing the
+/// repair would then discard the changes.
 pub(super) fn refuse_unfinished(root: &Path) -> Result<()> {
     if repaired_log(root).is_dir() {
         return Err(Error::corrupt(root, "a repair was started but not finished")
@@ -87,7 +87,7 @@ pub(super) fn refuse_unfinished(root: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Returns the folders of damaged logs that repairs have kept.
+/// Returns the paths of the damaged logs that earlier repairs have renamed and kept.
 pub fn kept_logs(root: &Path) -> Vec<PathBuf> {
     let Ok(entries) = fs::read_dir(root) else { return Vec::new() };
     let is_kept = |path: &PathBuf| {
@@ -98,7 +98,7 @@ pub fn kept_logs(root: &Path) -> Vec<PathBuf> {
     kept
 }
 
-/// Reads all readable frames. If the log is damaged, restores lost records from sled and writes a new log.
+/// Reads all undamaged frames of the log. If the log is damaged, restores lost records from sled and writes a new log.
 fn salvage(root: &Path, manifest: &Manifest, repaired: &mut Repaired) -> Result<()> {
     let paths = IndexPaths::of(root, manifest);
     let mut salvage = Salvage::read(&paths.log(), &manifest.checkpoint)?;
@@ -115,8 +115,8 @@ fn salvage(root: &Path, manifest: &Manifest, repaired: &mut Repaired) -> Result<
     files::sync_folder(root)
 }
 
-/// Replaces the old log with the new one and keeps the old one under a new name. First removes the data derived
-/// from the old log, because it must never be used with the new log.
+/// Replaces the old log with the repaired log. First removes the data derived from the old log, because this data must
+/// never be used with the new log. Renames the old log and returns its new path, or `None` if there was no old log.
 fn swap_logs(root: &Path, manifest: Manifest) -> Result<Option<PathBuf>> {
     let paths = IndexPaths::of(root, &manifest);
     writer::forget_derived(root, manifest)?;
@@ -157,8 +157,8 @@ struct Salvage {
     committed: Seq,
     /// Sequence number of the previous frame. `None` after damage.
     last: Option<Seq>,
-    /// Gaps in the sequence numbers of adjacent frames. A compaction has removed the records in these gaps, so they
-    /// do not count as missing.
+    /// Ranges of sequence numbers that are absent although no damage separates the frames before and after them. A
+    /// compaction has removed these records, so they do not count as missing.
     compacted_away: Vec<std::ops::Range<Seq>>,
 }
 
@@ -201,7 +201,8 @@ impl Salvage {
         Ok(salvage)
     }
 
-    /// Records the sequence number of the next frame. Adds a gap after the previous frame to `compacted_away`.
+    /// Records the sequence number of the next frame. If it does not directly follow the previous number, adds the gap
+    /// to `compacted_away`.
     fn note_sequence(&mut self, seq: Seq) {
         if let Some(last) = self.last
             && last.next() < seq
@@ -211,7 +212,8 @@ impl Salvage {
         self.last = Some(seq);
     }
 
-    /// Reads a segment. Returns the last sequence number that its commits cover, or 0 without a commit.
+    /// Reads the frames of a segment. `last` means that it is the last segment. Returns the last sequence number that
+    /// its commits cover, or 0 if it has no commit.
     fn read_segment(&mut self, number: u32, last: bool) -> Result<Seq> {
         let mut committed = Seq(0);
         let segment = Segment::map(&self.log, number, u64::MAX)?;
@@ -243,7 +245,8 @@ impl Salvage {
     }
 }
 
-/// Restores lost records from sled. If sled is up to date, also drops dialogues that sled does not contain.
+/// Restores lost records from sled. If sequence numbers are still missing and sled is up to date, also drops the
+/// dialogues that sled does not contain.
 fn fill_from_sled(paths: &IndexPaths, salvage: &mut Salvage, repaired: &mut Repaired) -> Result<()> {
     let Ok(records) = Records::open(&paths.records()) else {
         repaired.missing = salvage.missing.len() as u64;
@@ -273,10 +276,10 @@ fn fill_from_sled(paths: &IndexPaths, salvage: &mut Salvage, repaired: &mut Repa
     Ok(())
 }
 
-/// Drops the dialogues that sled does not contain. Otherwise, a dialogue would reappear if the frame of its delete was
-/// lost. Requires that sled is up to date.
+/// Drops the dialogues that sled does not contain. Without this step, a deleted dialogue would reappear if its delete
+/// frame was lost. sled must be up to date.
 fn drop_deleted(records: &Records, salvage: &mut Salvage) -> Result<()> {
-    // Without a complete list, drop nothing.
+    // If sled cannot be read completely, drop nothing.
     let present: Result<BTreeSet<Seq>> = records.iter().map(|item| item.map(|(seq, _)| seq)).collect();
     let Ok(present) = present else { return Ok(()) };
     let mut live: KeyMap<Seq> = KeyMap::default();

@@ -1,4 +1,4 @@
-//! Snapshots: read-only views of an index as of one batch. Concurrent writes do not change a snapshot.
+//! Snapshots: read-only views of the state of an index after one batch. Concurrent writes do not change a snapshot.
 
 use std::{
     io,
@@ -18,7 +18,8 @@ use crate::{
 use turnwise_core::{DialogueId, Error, IdKey, Result, Seq, TurnNo, UtteranceId};
 use turnwise_corpus::Dialogue;
 
-/// Read-only view of an index as of one batch. Any number of snapshots can be open, in any number of processes.
+/// Read-only view of the state of an index after one batch. Any number of snapshots can be open, in any number of
+/// processes.
 pub struct Snapshot {
     pub(super) root: PathBuf,
     pub(super) paths: IndexPaths,
@@ -54,7 +55,7 @@ impl Snapshot {
         Ok((Snapshot::assemble(root, read.manifest, read.directory, read.state)?, tail))
     }
 
-    /// Creates a snapshot from a loaded state. Maps the segments of its log.
+    /// Creates a snapshot from a state that is already loaded. Memory-maps the segments of the log.
     pub(super) fn assemble(
         root: &Path,
         manifest: Manifest,
@@ -89,7 +90,7 @@ impl Snapshot {
         &self.paths
     }
 
-    /// Returns the folder of the index.
+    /// Returns the path of the index folder.
     pub fn root(&self) -> &Path {
         &self.root
     }
@@ -99,7 +100,7 @@ impl Snapshot {
         self.state.batch
     }
 
-    /// Returns the generation of the manifest: a number that increases each time the manifest is replaced.
+    /// Returns the generation number of the manifest, which increases each time the manifest is replaced.
     pub fn generation(&self) -> u64 {
         self.manifest.generation
     }
@@ -109,7 +110,7 @@ impl Snapshot {
         self.manifest.created
     }
 
-    /// Returns the number of live dialogues and of their turns.
+    /// Returns the numbers of live dialogues and of their turns.
     pub fn totals(&self) -> Totals {
         self.state.totals
     }
@@ -124,7 +125,8 @@ impl Snapshot {
         Ok(self.record(id.key())?.map(|(_, dialogue)| dialogue))
     }
 
-    /// Returns a dialogue by its id key, with its sequence number. Returns `None` if it does not exist.
+    /// Finds a dialogue by the key of its id. Returns its sequence number and the dialogue, or `None` if it does not
+    /// exist.
     pub fn record(&self, key: IdKey) -> Result<Option<(Seq, Dialogue)>> {
         let Some(entry) = self.directory.get(key) else { return Ok(None) };
         let segment = self.segment(entry.at.segment)?;
@@ -137,7 +139,7 @@ impl Snapshot {
         self.directory.get(key).map(|entry| entry.seq)
     }
 
-    /// Returns the end of the last batch that this snapshot contains, as a log position.
+    /// Returns the log position after the last batch that this snapshot contains.
     pub fn end(&self) -> Position {
         self.state.at
     }
@@ -147,13 +149,13 @@ impl Snapshot {
         &self.manifest.log
     }
 
-    /// Returns the current version of each dialogue, in the order in which these versions were written.
+    /// Returns a cursor over the current versions of all dialogues, in the order in which these versions were written.
     pub fn records(&self) -> LiveRecords<'_> {
         LiveRecords { walk: self.walk(Position::START) }
     }
 
-    /// Returns the live records at or after `from`, a result of [`LiveRecords::position`] or
-    /// [`Snapshot::position_after`].
+    /// Returns a cursor over the live records at or after the log position `from`. This position must be a result of
+    /// [`LiveRecords::position`] or [`Snapshot::position_after`].
     pub fn records_from(&self, from: Position) -> LiveRecords<'_> {
         LiveRecords { walk: self.walk(from) }
     }
@@ -166,12 +168,13 @@ impl Snapshot {
         Ok(Some(live.position()))
     }
 
-    /// Returns the committed changes in the log at or after `from`. Used to bring derived data up to date.
+    /// Returns a cursor over the committed changes at or after the log position `from`. Used to bring derived data up
+    /// to date.
     pub fn changes(&self, from: Position) -> Changes<'_> {
         Changes { walk: self.walk(from) }
     }
 
-    /// Counts the live dialogues that were last written at or after a log position.
+    /// Counts the live dialogues whose current versions were written at or after a log position.
     pub fn count_live_since(&self, from: Position) -> Result<u64> {
         if from == Position::START {
             return Ok(self.totals().dialogues);
@@ -193,15 +196,15 @@ impl Snapshot {
         frame.kind == Kind::Put && self.directory.get(frame.id_key()).is_some_and(|e| e.seq == frame.seq)
     }
 
-    /// Iterates over the dialogues, in the order in which their current versions were written.
+    /// Returns an iterator over the dialogues, in the order in which their current versions were written.
     pub fn dialogues(&self) -> impl Iterator<Item = Result<Dialogue>> + '_ {
         let mut live = self.records();
         std::iter::from_fn(move || Some(live.next_record()?.and_then(|record| record.dialogue())))
     }
 
-    /// Finds a dialogue by its id, or by the id of one of its utterances (`dialogue#turn`). A dialogue id may
-    /// itself end in `#` and a number, so `id` is first looked up as a dialogue id. Returns an error if nothing is
-    /// found.
+    /// Finds a dialogue by its id, or by the id of one of its utterances (`dialogue#turn`). For an utterance id, also
+    /// returns the turn number. A dialogue id may itself end in `#` and a number, so `id` is first looked up as a
+    /// dialogue id. Returns an error if nothing is found.
     pub fn find(&self, id: &str) -> Result<(Dialogue, Option<TurnNo>)> {
         find_by(id, |dialogue| self.get(dialogue))?.ok_or_else(|| {
             Error::input(format!("{} holds no dialogue `{id}`", self.root().display()))
@@ -212,7 +215,7 @@ impl Snapshot {
 
 /// The current version of a dialogue in the log. Its JSON is not parsed yet.
 pub struct Record<'a> {
-    /// Sequence number, which increases with each put and each delete.
+    /// Sequence number of the put. Each put and each delete gets the next number.
     pub seq: Seq,
     /// Canonical JSON of the dialogue.
     pub json: &'a [u8],
@@ -238,7 +241,8 @@ impl LiveRecords<'_> {
         self.walk.at
     }
 
-    /// Returns the JSON of the next records, at most `limit`, for parallel parsing. Empty at the end of the snapshot.
+    /// Returns the JSON of the next records, at most `limit`, so that the caller can parse them in parallel. The result
+    /// is empty at the end of the snapshot.
     pub fn next_chunk(&mut self, limit: usize) -> Result<Vec<Vec<u8>>> {
         let mut chunk = Vec::with_capacity(limit);
         while chunk.len() < limit
@@ -300,7 +304,7 @@ impl Changes<'_> {
     }
 }
 
-/// Cursor over the committed frames from a position.
+/// Cursor over the committed frames at or after a log position.
 pub(super) struct FrameCursor<'a> {
     snapshot: &'a Snapshot,
     at: Position,
@@ -308,7 +312,7 @@ pub(super) struct FrameCursor<'a> {
 }
 
 impl FrameCursor<'_> {
-    /// Returns the next frame for which `wanted` is true, with its file and offset.
+    /// Returns the next frame for which `wanted` returns true, with the path of its segment file and its offset.
     pub(super) fn find(
         &mut self,
         wanted: impl Fn(&Frame<'_>) -> bool,
@@ -364,7 +368,8 @@ pub(super) fn missing_file_is_corrupt(e: Error) -> Error {
 }
 
 /// Finds a dialogue by its id, or by the id of one of its utterances, in any source of dialogues. `get` loads a
-/// dialogue. Returns `None` if the dialogue does not exist, and an error if only the turn does not exist.
+/// dialogue by its id. For an utterance id, also returns the turn number. Returns `None` if the dialogue does not
+/// exist. Returns an error if the dialogue exists but has no such turn.
 pub fn find_by(
     id: &str,
     get: impl Fn(&DialogueId) -> Result<Option<Dialogue>>,

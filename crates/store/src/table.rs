@@ -26,18 +26,18 @@ const MAGIC: [u8; 8] = *b"TWTBL\0\0\x01";
 const HEADER_BYTES: usize = 24;
 const ENTRY_BYTES: usize = 80;
 
-/// Put or delete of a dialogue id, with the position of the frame in the log.
+/// Entry of the directory: a put or delete of a dialogue, with the position of its frame in the log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Entry {
     pub id: IdKey,
-    /// Hash of the texts and roles of all turns. Not used for a delete.
+    /// Hash of the texts and roles of all turns. Not used if `deleted` is true.
     pub text: IdKey,
-    /// Hash of the dialogue's JSON. Not used for a delete.
+    /// Hash of the dialogue's JSON. Not used if `deleted` is true.
     pub content: IdKey,
     pub seq: Seq,
     pub at: Position,
     pub turns: u32,
-    /// Whether the dialogue is deleted.
+    /// Whether this entry is a delete.
     pub deleted: bool,
 }
 
@@ -68,17 +68,17 @@ impl Entry {
     }
 }
 
-/// A memory-mapped directory table: entries sorted by id key.
+/// A memory-mapped directory table, whose entries are sorted by id key.
 pub struct Table {
     path: PathBuf,
     map: Mmap,
 }
 
 impl Table {
-    /// Maps a table and checks its header. [`Table::verify`] checks the checksum of the entries.
+    /// Memory-maps a table file and checks its header. Does not check the entries; use [`Table::verify`].
     pub fn open(path: &Path) -> Result<Self> {
         let file = File::open(path).at("open", path)?;
-        // SAFETY: a table is written once, under a temporary name, and never changed.
+        // SAFETY: a table is written completely before it gets its final name. After that, it never changes.
         let map = unsafe { Mmap::map(&file) }.at("map", path)?;
         let damaged = |what: &str| Err(Error::corrupt(path, what));
         if map.len() < HEADER_BYTES || map[..8] != MAGIC {
@@ -142,8 +142,8 @@ impl Table {
 
     /// Returns the entry of an id, or `None` if the table does not contain the id.
     pub fn get(&self, id: IdKey) -> Option<Entry> {
-        // Interpolation search: keys are uniformly distributed, so start at the estimated position and widen the
-        // steps.
+        // Interpolation search: keys are uniformly distributed, so start at the expected position of the key and double
+        // the step size each time.
         let (mut low, mut high) = (0, self.len());
         let fraction = u64::from_be_bytes(id.0[..8].try_into().unwrap_or_default()) as f64 / u64::MAX as f64;
         let mut middle = ((high as f64 * fraction) as usize).min(high.saturating_sub(1));
@@ -173,7 +173,7 @@ impl Table {
         (0..self.len()).map(|n| Entry::read(self.slot(n)))
     }
 
-    /// Checks the checksum and the order of the entries.
+    /// Verifies the checksum and the order of the entries.
     pub fn verify(&self) -> Result<()> {
         if crc32fast::hash(&self.map[HEADER_BYTES..]).to_le_bytes() != self.map[16..20] {
             return Err(Error::corrupt(&self.path, "the checksum of the table's entries is wrong"));

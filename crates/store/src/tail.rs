@@ -11,7 +11,8 @@ use crate::{
 };
 use turnwise_core::{Error, IdKey, Result, Seq};
 
-/// Batches of the log after the last checkpoint. The writer applies those that the sled database lacks.
+/// Batches of the log after the last checkpoint. When a writer opens the index, it applies the batches that the sled
+/// database does not contain yet.
 #[derive(Default)]
 pub(super) struct Tail {
     pub(super) batches: Vec<TailBatch>,
@@ -24,7 +25,8 @@ pub(super) struct TailBatch {
     pub(super) removed: Vec<Seq>,
 }
 
-/// Reader of the tail. Starts with the state at the checkpoint and advances it to the last commit.
+/// Reader of the tail. It starts with the state of the index at the last checkpoint and advances this state to the last
+/// commit.
 pub(super) struct TailReader {
     pub(super) manifest: Manifest,
     pub(super) directory: Directory,
@@ -45,7 +47,7 @@ impl TailReader {
         let mut from = self.state.at;
         let segments: Vec<u32> = log::segments(log)?.into_iter().filter(|&s| s >= from.segment).collect();
         if segments.first() != Some(&from.segment) {
-            // The log is damaged, or a compaction has just removed it. The caller finds out which.
+            // The log is damaged, or a compaction has just removed it. The caller determines which.
             let source = io::Error::from(io::ErrorKind::NotFound);
             return Err(Error::Io { action: "open", path: log::segment_path(log, from.segment), source });
         }
@@ -70,7 +72,8 @@ impl TailReader {
         Ok((self, tail))
     }
 
-    /// Applies the batches of a segment to the state. Stops at an unreadable frame and returns its offset.
+    /// Applies the batches of a segment to the state. Stops at the first unreadable frame and returns its offset.
+    /// Returns `None` if all frames are readable.
     fn read_segment(&mut self, segment: &Segment, from: u64) -> Result<Option<u64>> {
         let mut entries: Vec<Entry> = Vec::new();
         for (offset, frame) in segment.frames(from) {
@@ -108,7 +111,7 @@ fn later_commit(log: &Path, segments: &[u32]) -> Result<bool> {
     Ok(false)
 }
 
-/// Returns the directory entry for a put or delete.
+/// Returns the directory entry for a put or delete frame at log position `at`.
 pub(super) fn entry_of(frame: &Frame<'_>, at: Position) -> Entry {
     let (id, seq, none) = (frame.id_key(), frame.seq, IdKey::default());
     if frame.kind == Kind::Delete {

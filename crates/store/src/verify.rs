@@ -19,7 +19,7 @@ use turnwise_corpus::Dialogue;
 /// Result of a verification.
 #[derive(Debug, Default, Serialize)]
 pub struct Report {
-    /// Batch number of the verified state.
+    /// Number of the last batch in the verified state of the index.
     pub batch: u64,
     /// Number of readable log segments.
     pub segments: usize,
@@ -35,7 +35,7 @@ pub struct Report {
     pub tables: usize,
     /// Result of comparing the copy of the records in sled with the log.
     pub records: RecordsChecked,
-    /// Damage found, at most 1000 entries. Empty if no damage was found.
+    /// Damage that was found, at most 1000 entries.
     pub damage: Vec<Damage>,
 }
 
@@ -46,9 +46,10 @@ pub enum RecordsChecked {
     /// Not compared, because the log is damaged, or because the index or sled is unreadable.
     #[default]
     NotReached,
-    /// Compared. Contains the number of records in sled.
+    /// Compared. The value is the number of records in sled.
     Compared(u64),
-    /// Not compared, because a writer has the index open. The text describes the process. The log was checked.
+    /// Not compared, because a writer has the index open. The text describes the process of the writer. The log was
+    /// verified nevertheless.
     InUse(String),
     /// Not compared: a writer was killed before sled received the last batches. The next writer applies them.
     Behind {
@@ -114,7 +115,7 @@ pub fn verify(root: &Path, command: &str, progress: &mut dyn FnMut(u64)) -> Resu
         report.tables += 1;
         table.verify().or_else(|e| report.add_error(e))?;
     }
-    // Comparisons with a damaged log would only add follow-up errors.
+    // If the log is damaged, comparing other files with it would only report consequences of this damage.
     if !log_is_sound {
         return Ok(report);
     }
@@ -126,7 +127,7 @@ pub fn verify(root: &Path, command: &str, progress: &mut dyn FnMut(u64)) -> Resu
     Ok(report)
 }
 
-/// Checks and replays all frames up to the last commit. Returns the entries of the live dialogues.
+/// Checks and replays all frames up to the last commit. Returns the directory entries of the live dialogues, by id key.
 fn check_log(
     snapshot: &Snapshot,
     report: &mut Report,

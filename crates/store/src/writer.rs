@@ -29,7 +29,7 @@ pub enum PutOutcome {
 
 /// An index, open for writing.
 pub struct Store {
-    // Fields are dropped in this order. The lock is last because it must outlive sled.
+    // Fields are dropped in this order. The lock is last because it must be held until sled is closed.
     records: Records,
     log: LogWriter,
     view: Snapshot,
@@ -55,7 +55,8 @@ struct PendingBatch {
 impl Store {
     /// Opens an index, or creates it if there is none. `command` is stored in the lock file to identify the holder.
     ///
-    /// Returns [`Error::Busy`] if another writer has the index open, and an error if the folder contains other files.
+    /// Returns [`Error::Busy`] if another writer has the index open. Returns an error if there is no index but the
+    /// folder contains other files.
     pub fn open_or_create(root: &Path, command: &str) -> Result<Self> {
         if !Manifest::exists(root) {
             check_no_foreign_files(root)?;
@@ -113,13 +114,14 @@ impl Store {
         std::mem::take(&mut self.notices)
     }
 
-    /// Returns a snapshot as of the last commit. To read dialogues by id, use [`Store::get`]: the id lookup of the
-    /// snapshot already contains uncommitted changes.
+    /// Returns a snapshot of the index after the last commit. To read a dialogue by its id, use [`Store::get`] instead:
+    /// the lookup by id in this snapshot already finds uncommitted changes, but cannot read them.
     pub fn view(&self) -> &Snapshot {
         &self.view
     }
 
-    /// Returns the progress of an unfinished ingest as of the last commit, or `None` if no ingest is unfinished.
+    /// Returns the progress of an unfinished ingest, as stored by the last commit. Returns `None` if no ingest is
+    /// unfinished.
     pub fn unfinished_ingest(&self) -> Option<&IngestMark> {
         self.view.state.ingest.as_ref()
     }
@@ -129,7 +131,8 @@ impl Store {
         self.log.set_segment_bytes(bytes);
     }
 
-    /// Returns the number of uncommitted changes: added, replaced and deleted dialogues. A replacement counts twice.
+    /// Returns the number of uncommitted changes, that is, of dialogues added, replaced or deleted since the last
+    /// commit. A replacement counts twice.
     pub fn pending(&self) -> usize {
         self.pending.puts.len() + self.pending.removed.len()
     }
@@ -150,7 +153,7 @@ impl Store {
         }
     }
 
-    /// Adds a dialogue, or replaces the one with the same id. Takes effect with the next commit.
+    /// Adds a dialogue, or replaces the dialogue with the same id. Takes effect with the next commit.
     pub fn put(&mut self, prepared: &Prepared) -> Result<PutOutcome> {
         let old = self.view.directory.get(prepared.id);
         if old.is_some_and(|entry| entry.content == prepared.content) {
@@ -197,7 +200,7 @@ impl Store {
         Err(Error::unavailable(message).with_hint("open the index again: all committed records are kept"))
     }
 
-    /// Returns the log position at which the current batch starts. Fails after a failed write.
+    /// Returns the log position at which the current batch starts. Returns an error if an earlier write failed.
     fn start_batch(&mut self) -> Result<Position> {
         self.check_usable()?;
         match self.pending.start {
@@ -225,8 +228,9 @@ impl Store {
         }
     }
 
-    /// Commits the batch and flushes it to disk. `ingest` is the progress of a running ingest, or `None` if there is
-    /// none. Writes nothing if nothing has changed, unless `None` ends an unfinished ingest.
+    /// Commits the pending changes as one batch and flushes the batch to disk. `ingest` is the progress of a running
+    /// ingest. `None` means that no ingest is running, which ends an unfinished ingest. If there are no pending changes
+    /// and no ingest to end, writes nothing.
     ///
     /// After an error, the store refuses all further changes until the index is opened again.
     pub fn commit(&mut self, ingest: Option<IngestMark>) -> Result<()> {
@@ -253,7 +257,7 @@ impl Store {
         let seq = self.pending.seq.unwrap_or(self.view.state.seq);
         frame::write_commit(&mut self.pending.frames, seq, &commit)?;
         self.log.append(&self.pending.frames)?;
-        // The batch is acknowledged. Everything below can be rebuilt from the log.
+        // The batch is on disk. Everything that the code below writes can be rebuilt from the log.
         let pending = std::mem::take(&mut self.pending);
         let puts = pending.puts.iter().map(|(seq, json)| (*seq, &pending.frames[json.clone()]));
         self.records.apply(SyncState::Batch(commit.batch), puts, pending.removed.iter().copied())?;
@@ -266,8 +270,8 @@ impl Store {
         Ok(())
     }
 
-    /// Flushes the sled database, then writes the directory tables and the manifest as of the last commit. The next
-    /// opening then does not have to replay the log.
+    /// Flushes the sled database. Then writes the state after the last commit to the directory tables and the manifest.
+    /// As a result, the next opening need not replay the log.
     ///
     /// Does nothing while there are uncommitted changes, because the tables must not contain them. Also does nothing
     /// after a failed write.
@@ -284,7 +288,8 @@ impl Store {
         Ok(())
     }
 
-    /// Writes a checkpoint and closes the index. With uncommitted changes, discards them and writes no checkpoint.
+    /// Writes a checkpoint and closes the index. If there are uncommitted changes, discards them and writes no
+    /// checkpoint.
     ///
     /// Dropping the store is also safe, but makes the next opening slower.
     pub fn close(mut self) -> Result<()> {
@@ -313,7 +318,7 @@ fn check_no_foreign_files(root: &Path) -> Result<()> {
     }
 }
 
-/// Creates an empty index. Writes the manifest last, because an index exists only with a manifest.
+/// Creates an empty index. Writes the manifest last, because a folder is an index only if it has a manifest.
 pub(super) fn create_empty(root: &Path) -> Result<()> {
     let paths = IndexPaths::first(root);
     let tables = paths.tables();
@@ -323,7 +328,7 @@ pub(super) fn create_empty(root: &Path) -> Result<()> {
     root.parent().filter(|p| !p.as_os_str().is_empty()).map_or(Ok(()), files::sync_folder)
 }
 
-/// Opens the sled database and applies the batches of `tail` that the database lacks.
+/// Opens the sled database and applies the batches of `tail` that it does not contain yet.
 fn open_records(view: &Snapshot, tail: &Tail) -> Result<Records> {
     let folder = view.paths.records();
     let records = Records::open(&folder)?;
@@ -347,8 +352,8 @@ fn open_records(view: &Snapshot, tail: &Tail) -> Result<Records> {
     Ok(records)
 }
 
-/// Rebuilds sled from the log. `progress` receives the number of records written and can stop the rebuild with an
-/// error.
+/// Rebuilds the sled database from the log. `progress` receives the number of records written so far. If `progress`
+/// returns an error, the rebuild stops with this error.
 pub(super) fn rebuild_records(
     view: &Snapshot,
     progress: &mut dyn FnMut(u64) -> Result<()>,
@@ -381,7 +386,7 @@ pub(super) fn rebuild_records(
 }
 
 /// Resets the manifest to the state before the first batch and removes the tables. The next opening then reads the
-/// whole log. Assigns a new log id, because stored positions may no longer be valid.
+/// whole log. Assigns a new log id, because log positions stored in derived data may no longer be valid.
 pub(super) fn forget_derived(root: &Path, mut manifest: Manifest) -> Result<()> {
     manifest.tables.clear();
     manifest.checkpoint = Checkpoint::start();
@@ -393,11 +398,12 @@ pub(super) fn forget_derived(root: &Path, mut manifest: Manifest) -> Result<()> 
     fs::create_dir_all(&tables).at("create", &tables)
 }
 
-/// Rebuilds the directory tables, sled and the manifest from the log. Ignores an incomplete batch at the end.
+/// Rebuilds the directory tables, the sled database and the manifest from the log. Ignores an incomplete batch at the
+/// end of the log.
 pub(super) fn rebuild_derived(root: &Path, manifest: Manifest) -> Result<Snapshot> {
     forget_derived(root, manifest)?;
     let (mut view, _) = Snapshot::load(root)?;
-    // An earlier compaction or damage can have removed frames.
+    // Count the sequence numbers whose frames an earlier compaction or damage has removed.
     let frames = view.totals().dialogues + view.log_usage(&mut |_| {})?.dead_frames;
     view.manifest.numbers_gone = view.state.seq.0.saturating_sub(frames);
     drop(rebuild_records(&view, &mut |_| Ok(()))?);

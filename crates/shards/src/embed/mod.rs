@@ -1,4 +1,4 @@
-//! Encodes the texts, utterances or dialogues of input files, and writes the vectors to one file. Needs no index.
+//! Encodes the texts, utterances or dialogues of input files, and writes the vectors to one file. No index is needed.
 
 mod reading;
 
@@ -31,7 +31,7 @@ pub use reading::EmbedInputs;
 
 /// Maximum number of rejected records reported as warnings. Further records are only counted.
 pub const MAX_WARNINGS: u64 = 5;
-/// Hint after an interruption.
+/// Hint for the error after an interruption.
 const NOTHING_WRITTEN: &str = "nothing was written";
 
 /// Options of [`embed`].
@@ -47,24 +47,24 @@ pub struct EmbedSettings<'a> {
     pub format: VectorFileFormat,
     /// Number of dimensions to keep; `None` for all.
     pub dim: Option<usize>,
-    /// Whether to normalize every vector to length 1.
+    /// Whether to normalize the vectors to unit vectors.
     pub normalize: bool,
     /// Maximum number of texts or dialogues encoded together.
     pub batch: usize,
     /// File for the records that could not be read.
     pub rejects: Option<PathBuf>,
-    /// Maximum number of rejected records. With more, embedding fails.
+    /// Maximum number of rejected records. If there are more, embedding fails.
     pub max_errors: u64,
 }
 
 /// Result of [`embed`].
 #[derive(Debug)]
 pub struct Embedded {
-    /// Number of inputs per format.
+    /// Number of inputs by format name.
     pub read_as: BTreeMap<&'static str, u64>,
-    /// Number of vectors.
+    /// Number of vectors written.
     pub vectors: u64,
-    /// Number of dimensions.
+    /// Number of dimensions of the vectors.
     pub dim: usize,
     /// Statistics of the encoder, such as the number of tokens.
     pub spent: EncodeStats,
@@ -76,12 +76,13 @@ pub struct Embedded {
     pub seconds: f64,
 }
 
-/// Embeds the inputs, in order. The file appears only when it is complete.
+/// Embeds the inputs in order and writes the vectors to the output file. The file gets its name only when it is
+/// complete.
 ///
 /// # Errors
 ///
 /// [`Error::Input`] if more dimensions are requested than the encoder has; [`Error::Data`] if too many records are
-/// rejected, or if there is nothing to embed; [`Error::Interrupted`] if the user stops it.
+/// rejected, or if there is nothing to embed; [`Error::Interrupted`] if the user stops the operation.
 pub fn embed(
     inputs: EmbedInputs,
     encoder: &dyn Encoder,
@@ -129,7 +130,8 @@ pub fn embed(
     Ok(Embedded { read_as, vectors, dim, spent, rejected, damaged_files, seconds })
 }
 
-/// Returns the number of dimensions to write.
+/// Returns the number of dimensions to write: `wanted`, or all dimensions of the encoder. Returns an error if `wanted`
+/// is too large.
 fn width(encoder: &dyn Encoder, wanted: Option<usize>) -> Result<usize> {
     let all = encoder.dim();
     match wanted {
@@ -158,14 +160,15 @@ struct Embedding<'a> {
     spent: EncodeStats,
 }
 
-/// The ids of a chunk, and the input bytes read when it was complete.
+/// Ids of a chunk, and the number of input bytes that had been read when the chunk was complete.
 struct Tag {
     ids: Vec<String>,
     read: u64,
 }
 
 impl Embedding<'_> {
-    /// Returns the next item. Waits until one arrives or the user interrupts.
+    /// Returns the next item, or `None` at the end of the inputs. Waits until an item arrives or the user stops the
+    /// operation.
     fn item(&mut self) -> Result<Option<Item>> {
         loop {
             if let Some(item) = self.waiting.pop_front() {

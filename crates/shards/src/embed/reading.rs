@@ -1,4 +1,5 @@
-//! Inputs to embed: plain texts or corpora. Unless a format is named, it is detected from the content.
+//! Inputs to embed: plain texts or corpora. The format of an input is detected from its content, unless the user names
+//! a format.
 
 use std::{
     collections::BTreeMap,
@@ -20,9 +21,9 @@ use turnwise_index::vectors::Kind;
 
 use crate::progress::Progress;
 
-/// Number of items per batch that the reading thread sends.
+/// Number of items in each batch that the reading thread sends.
 const BATCH: usize = 256;
-/// Capacity of the channel, in batches.
+/// Capacity of the channel from the reading thread, in batches.
 const BATCHES_AHEAD: usize = 8;
 
 /// A text or dialogue to embed, or a record that could not be read.
@@ -32,7 +33,7 @@ pub(crate) enum Item {
     Problem(Problem),
 }
 
-/// Receiving end of the reading thread.
+/// Receiving end of the channel from the reading thread.
 pub(crate) type Items = mpsc::Receiver<Vec<Item>>;
 
 /// Input files of [`embed`](super::embed()), in order.
@@ -40,9 +41,9 @@ pub struct EmbedInputs {
     parts: Vec<Part>,
     pub(super) unit: Kind,
     from: Option<String>,
-    /// Number of inputs per format.
+    /// Number of inputs by format name.
     pub(crate) read_as: BTreeMap<&'static str, u64>,
-    /// Total size in bytes, if known.
+    /// Total size of the inputs in bytes, if known.
     pub(crate) bytes: Option<u64>,
     pub(crate) options: ReadOptions,
 }
@@ -59,7 +60,7 @@ enum TextSource {
 
 impl EmbedInputs {
     /// Finds the inputs and detects their formats. `unit` selects utterances or dialogues. `from` names the format of
-    /// all inputs; with `None`, it is detected for each input.
+    /// all inputs. If `from` is `None`, the format of each input is detected.
     ///
     /// # Errors
     ///
@@ -161,7 +162,7 @@ impl EmbedInputs {
         Ok(())
     }
 
-    /// Names of the input files.
+    /// Returns an iterator over the names of the input files.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.parts.iter().map(|part| match part {
             Part::Texts { name, .. } => name.as_str(),
@@ -169,8 +170,8 @@ impl EmbedInputs {
         })
     }
 
-    /// Starts reading on a new thread, which ends when the receiver is dropped. A thread blocked on
-    /// standard input is left running, because nothing can wake it.
+    /// Starts a thread that reads the inputs. Dropping the receiver ends the thread, unless it is blocked on standard
+    /// input. Then it keeps running, because nothing can wake it.
     pub(crate) fn start(self) -> Result<Items> {
         let (sender, items) = mpsc::sync_channel(BATCHES_AHEAD);
         thread::Builder::new()
@@ -184,7 +185,7 @@ impl EmbedInputs {
         let EmbedInputs { parts, unit, options, .. } = self;
         let several = parts.len() > 1;
         let mut group = Vec::with_capacity(BATCH);
-        // Returns whether the receiver still exists.
+        // Adds an item to the group, and sends the group if it is full. Returns false if the receiver no longer exists.
         let mut send = |item: Item| {
             group.push(item);
             group.len() < BATCH || sender.send(std::mem::take(&mut group)).is_ok()
@@ -224,7 +225,7 @@ impl EmbedInputs {
     }
 }
 
-/// Items to embed of a dialogue: the dialogue itself, or its turns.
+/// Returns the items to embed from a dialogue: the dialogue itself, or the texts of its turns.
 fn items_of(dialogue: Result<Dialogue, Problem>, unit: Kind) -> Vec<Item> {
     match (dialogue, unit) {
         (Err(problem), _) => vec![Item::Problem(problem)],

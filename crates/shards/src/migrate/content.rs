@@ -1,4 +1,5 @@
-//! Counts and checksums of the migrated data. The storage and the order of reading do not affect the values.
+//! Counts and checksums of the migrated data. They are the same for an index and for Milvus, and do not depend on the
+//! order in which the data are read.
 
 use serde::{Deserialize, Serialize};
 
@@ -8,7 +9,7 @@ use turnwise_index::vectors::{Kind, VectorReader, dialogue_key, utterance_key};
 use turnwise_milvus::Moved;
 use turnwise_store::Prepared;
 
-/// Counts and checksums of all dialogues and vectors, to compare the original with the copy.
+/// Counts and checksums of all dialogues and vectors. Used to compare the original with the copy.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Content {
     pub(crate) dialogues: u64,
@@ -36,7 +37,7 @@ impl Sum {
 }
 
 impl Content {
-    /// Adds a dialogue, its own vector (`whole`), and its turns with their vectors.
+    /// Adds a dialogue with its dialogue vector (`whole`), and its turns with their utterance vectors.
     pub(crate) fn add<'a>(
         &mut self,
         dialogue: &Dialogue,
@@ -51,7 +52,7 @@ impl Content {
         let whole = whole.map(|vector| (String::new(), vector));
         let turns = turns.filter_map(|(turn, vector)| Some((turn.number.to_string(), vector?)));
         for (position, vector) in whole.into_iter().chain(turns) {
-            // Zero vectors find nothing, and an engine need not store them.
+            // Skip zero vectors: a search with a zero vector finds nothing, and an engine need not store them.
             if vector.iter().all(|v| *v == 0.0) {
                 continue;
             }
@@ -72,7 +73,8 @@ impl Content {
         self.add(&moved.dialogue, moved.whole.as_deref(), turns)
     }
 
-    /// Adds a dialogue read from an index. Returns how many of its vectors are missing; 0 if `vectors` is `None`.
+    /// Adds a dialogue read from an index, with its vectors. Returns the number of its vectors that are missing in
+    /// `vectors`. If `vectors` is `None`, adds no vectors and returns 0.
     pub(crate) fn add_local(&mut self, dialogue: &Dialogue, vectors: Option<&VectorReader>) -> Result<u64> {
         let Some(reader) = vectors else {
             return self.add(dialogue, None, std::iter::empty()).map(|()| 0);
@@ -89,13 +91,13 @@ impl Content {
         Ok(missing as u64)
     }
 
-    /// Combines all counts and hashes into one checksum.
+    /// Combines the two sums of hashes into one checksum.
     pub(crate) fn checksum(&self) -> String {
         let Content { records, numbers, .. } = self;
         format!("{:016x}{:016x}", records.0 ^ numbers.1, records.1 ^ numbers.0)
     }
 
-    /// Describes the first difference from `other`; `None` if both are equal.
+    /// Returns a description of the first difference from `other`, or `None` if both are equal.
     pub(crate) fn differs(&self, other: &Content) -> Option<String> {
         let counts = [
             ("dialogues", self.dialogues, other.dialogues),

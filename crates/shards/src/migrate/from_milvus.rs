@@ -1,5 +1,5 @@
-//! Copies dialogues from Milvus to an index. The index is built in a temporary folder next to its final path. It is
-//! renamed after it has been verified.
+//! Copies dialogues from Milvus to a new index. The index is built in a temporary folder next to its final path. After
+//! the index has been verified, it is moved to this path.
 
 use std::{
     fs,
@@ -29,7 +29,7 @@ use super::{
 };
 use crate::progress::{Amount, Progress, Step, stop_if_asked};
 
-/// Progress of an earlier run, stored next to the unfinished index.
+/// Progress of a migration, stored next to the unfinished index so that a later run can continue.
 #[derive(Serialize, Deserialize)]
 struct Mark {
     from: String,
@@ -40,7 +40,7 @@ struct Mark {
     content: Content,
 }
 
-/// Temporary folder in which the index is built.
+/// Paths of the temporary folder in which the index is built.
 struct Staging {
     folder: PathBuf,
     index: PathBuf,
@@ -54,7 +54,8 @@ impl Staging {
         Staging { index: folder.join("index"), mark: folder.join("mark.json"), folder }
     }
 
-    /// Returns the progress of an earlier run with the same source and recipe. Otherwise removes the temporary folder.
+    /// Returns the progress of an earlier run if its source and recipe are the same as in `wanted`. Otherwise removes
+    /// the temporary folder and returns `None`.
     fn resume_point(&self, wanted: &Mark) -> Result<Option<Mark>> {
         let read = fs::read(&self.mark).ok().and_then(|bytes| serde_json::from_slice::<Mark>(&bytes).ok());
         let same = |mark: &Mark| {
@@ -74,7 +75,7 @@ impl Staging {
 ///
 /// # Errors
 ///
-/// [`Error::Input`] if the folder exists; [`Error::Data`] if the copy differs from the collection.
+/// [`Error::Input`] if the folder `root` exists; [`Error::Data`] if the copy differs from the collection.
 pub fn from_milvus(
     target: &Target,
     root: &Path,
@@ -125,7 +126,7 @@ fn copy(
     Ok(Migration::new(names, &content, already_there, sampled, seconds))
 }
 
-/// Copies the dialogues that an earlier run has not copied.
+/// Copies the dialogues that an earlier run has not copied. Returns the counts and checksums of all copied data.
 fn fill(
     staging: &Staging,
     walk: Walk,
@@ -151,7 +152,7 @@ fn fill(
                 put(vectors, moved)?;
             }
         }
-        // Write the mark last: everything that it counts is committed.
+        // Write the mark last, so that everything that it counts is already committed.
         store.commit(None)?;
         vectors.as_mut().map_or(Ok(()), VectorWriter::commit)?;
         mark.done = part;
@@ -168,7 +169,7 @@ fn fill(
         vectors.finish()?;
     }
     if (total.dialogues, total.turns) != (mark.content.dialogues, mark.content.turns) {
-        // Records were written during the read, so the next run reads everything again.
+        // Another process may have written dialogues during the copying, so the next run must read everything again.
         fs::remove_file(&staging.mark).at("remove", &staging.mark)?;
         return Err(Error::data(format!(
             "read {} dialogues with {} turns from {}, but it reports {} with {}",
@@ -180,7 +181,7 @@ fn fill(
 }
 
 fn put(vectors: &mut VectorWriter, moved: &Moved) -> Result<()> {
-    // An engine need not store zero vectors, so a missing vector is restored as zeros.
+    // Milvus need not store zero vectors, so a missing vector is restored as a zero vector.
     let nothing = vec![0.0; vectors.manifest().recipe.dim];
     let or_nothing = |vector: &Option<Vec<f32>>| vector.clone().unwrap_or_else(|| nothing.clone());
     vectors.put(Kind::Dialogues, dialogue_key(&moved.dialogue), &or_nothing(&moved.whole))?;

@@ -1,4 +1,4 @@
-//! Copies an index to Milvus, or back, and checks the copy.
+//! Copies an index to Milvus, or a collection in Milvus to an index, and checks the copy.
 
 mod content;
 mod from_milvus;
@@ -21,22 +21,23 @@ pub use from_milvus::from_milvus;
 pub use samples::Sampled;
 pub use to_milvus::to_milvus;
 
-/// Hint after an interruption.
+/// Hint for the error after an interruption.
 const CONTINUES: &str =
     "the copied data are kept, but not visible yet; run the same command again to continue";
-/// Minimum share of dense hits that the original and the copy must have in common.
+/// Minimum share of dense hits that the original and the copy must have in common. Below it, the check fails.
 const MIN_OVERLAP: f64 = 0.8;
-/// Up to one in N sampled turns may not be found by their own vectors, because graphs are approximate.
+/// Tolerance of the check: for at most one in this many sampled turns, a search with the turn's own vector may miss the
+/// turn. Some misses are normal, because graph searches are approximate.
 const LOST_ONE_IN: usize = 5;
 
 /// Settings of a migration to or from Milvus.
 #[derive(Debug, Clone)]
 pub struct MigrationSettings<'a> {
-    /// Whether a copy to Milvus may replace a collection that has dialogues.
+    /// Whether a copy to Milvus may replace a collection that already has dialogues.
     pub replace: bool,
     /// Number of searches to compare between the original and the copy.
     pub samples: usize,
-    /// Command line, for the lock file of the index.
+    /// Command line to store in the lock files of the index, to identify this process.
     pub command_line: &'a str,
 }
 
@@ -44,9 +45,9 @@ pub struct MigrationSettings<'a> {
 #[derive(Debug, Serialize)]
 pub struct Migration {
     schema: &'static str,
-    /// Folder or address of the original.
+    /// The original: the folder of an index, or the address of a collection.
     pub from: String,
-    /// Folder or address of the copy.
+    /// The copy: the folder of an index, or the address of a collection.
     pub to: String,
     /// Number of dialogues copied.
     pub dialogues: u64,
@@ -54,14 +55,14 @@ pub struct Migration {
     pub turns: u64,
     /// Number of nonzero vectors copied.
     pub vectors: u64,
-    /// Number of dialogues that were already there, copied by an earlier or parallel run.
+    /// Number of dialogues that the target already contained, because an earlier or parallel run had copied them.
     pub already_there: u64,
-    /// Checksum of all records and vectors.
+    /// Checksum of all dialogues and vectors.
     pub checksum: String,
     /// Comparison of sampled searches in the original and in the copy.
     #[serde(flatten)]
     pub sampled: Sampled,
-    /// Duration of the copying in seconds, without building the indexes and without the checks.
+    /// Duration of the copying in seconds. Excludes building the indexes and checking the copy.
     pub moving_seconds: f64,
     /// Duration of the whole migration in seconds.
     pub seconds: f64,
@@ -91,7 +92,7 @@ impl Migration {
     }
 }
 
-/// Computes the counts and checksums of an index. Also returns the number of missing vectors.
+/// Computes the counts and checksums of an index. Also returns the number of vectors that are missing in `vectors`.
 fn content_of(
     snapshot: &Snapshot,
     vectors: Option<&VectorReader>,
@@ -111,7 +112,8 @@ fn content_of(
     Ok((content, missing))
 }
 
-/// Returns an error if the data read back differ from the source.
+/// Returns an error if `read_back`, the content of the copy, differs from the content of the original. `to` is the name
+/// of the copy.
 fn check_content(content: &Content, read_back: &Content, to: &str) -> Result<()> {
     match content.differs(read_back) {
         None => Ok(()),
@@ -124,7 +126,8 @@ fn check_content(content: &Content, read_back: &Content, to: &str) -> Result<()>
     }
 }
 
-/// Returns an error if searches in the copy miss too many expected hits. Warns if only a few sampled turns are missed.
+/// Returns an error if searches in the copy miss too many hits or too many sampled turns. Warns if they miss only a few
+/// turns.
 fn check_samples(sampled: &Sampled, to: &str, progress: &dyn Progress) -> Result<()> {
     let lost = sampled.lost.first().map(|first| {
         format!(
@@ -148,7 +151,7 @@ fn check_samples(sampled: &Sampled, to: &str, progress: &dyn Progress) -> Result
     ))
 }
 
-/// If the connection failed, adds a hint that the migration can be resumed.
+/// If the error is a failed connection, adds to its hint that the migration can be resumed.
 fn resumable(e: Error) -> Error {
     match (&e, e.hint()) {
         (Error::Unavailable { .. }, Some(hint)) => e.with_hint(format!(

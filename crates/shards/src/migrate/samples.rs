@@ -1,5 +1,5 @@
-//! Compares searches in the original and the copy. Counts the hits in common. Also lists sampled turns that a search
-//! with their own vector does not find.
+//! Compares searches in the original with the same searches in the copy. Computes the share of hits in common. Also
+//! lists sampled turns that a search with their own vector does not find.
 
 use std::collections::HashSet;
 
@@ -18,13 +18,14 @@ use turnwise_store::Snapshot;
 
 /// Number of hits compared per search.
 const HITS: usize = 10;
-/// Minimum best score of a search with a turn's own vector. It is below 1, because graphs store vectors less precisely.
+/// A search with a turn's own vector counts as successful if its best hit has at least this score. The value is less
+/// than 1, because graphs store vectors with reduced precision.
 const SELF_SCORE: f32 = 0.999;
 
 /// Result of comparing searches in the original and in the copy.
 #[derive(Debug, Default, Serialize)]
 pub struct Sampled {
-    /// Number of turns searched for.
+    /// Number of sampled turns for which searches were compared.
     pub searches: usize,
     /// Share of dense hits that the original and the copy have in common, from 0 to 1; `None` without vectors. Hits
     /// with equal scores count as the same.
@@ -34,11 +35,11 @@ pub struct Sampled {
     /// engines compute term statistics differently.
     #[serde(rename = "by_words")]
     pub lexical: Option<f64>,
-    /// Turns that were not found by their own vector.
+    /// Ids of the sampled turns that a search with their own vector did not find.
     pub lost: Vec<String>,
 }
 
-/// Searches for sampled turns of an index in two engines and compares the hits.
+/// Searches for sampled turns of an index in the engines `from` and `to`, and compares the hits.
 pub(crate) fn compare(
     snapshot: &Snapshot,
     samples: usize,
@@ -66,15 +67,16 @@ pub(crate) fn compare(
     Ok(sampled)
 }
 
-/// Returns a fixed sample of dialogues, spread over the whole index.
+/// Returns at most `samples` dialogues, evenly spread over the whole index. The sample is the same in each call.
 fn sample(snapshot: &Snapshot, samples: usize) -> Result<Vec<Dialogue>> {
     let total = snapshot.totals().dialogues;
     let step = (total / samples.max(1) as u64).max(1) as usize;
     snapshot.dialogues().step_by(step).take(samples).collect()
 }
 
-/// Searches for the vector of a turn in both engines. Returns the share of the hits of `from` that `to` found, or
-/// `None` if the turn has no nonzero vector. Adds the turn to `lost` if no hit of `to` has nearly the same vector.
+/// Searches with the vector of a turn in both engines. Returns the share of the hits of `from` that `to` found, or
+/// `None` if there is nothing to compare, for example if the turn has no vector. Adds the turn to `lost` if no hit of
+/// `to` has nearly the same vector.
 fn dense_overlap(
     dialogue: &Dialogue,
     turn: &Turn,
@@ -100,7 +102,7 @@ fn dense_overlap(
     Ok(Some(as_near.min(expected.found.len()) as f64 / expected.found.len() as f64))
 }
 
-/// Share of the expected hits that were found.
+/// Returns the share of the expected hits that were found; 1 if no hits were expected.
 fn overlap(expected: &HitList, found: &HitList) -> f64 {
     let positions = |list: &HitList| -> HashSet<(IdKey, Option<TurnNo>)> {
         list.found.iter().map(|hit| (hit.dialogue, hit.turn)).collect()

@@ -1,4 +1,5 @@
-//! Copies an index to Milvus, into new collections (a generation). After verification, the name refers to the copy.
+//! Copies an index to Milvus, into a new generation of a collection. Searches use the copy only after it has been
+//! verified.
 
 use std::{path::Path, time::Instant};
 
@@ -20,7 +21,7 @@ use crate::progress::{Amount, Progress, Step, stop_if_asked};
 
 /// Maximum number of dialogues per batch.
 const BATCH: usize = 1_000;
-/// Maximum size of a batch in bytes.
+/// Size in bytes at which a batch is full, even if it has fewer than [`BATCH`] dialogues.
 const BYTES: usize = 16 << 20;
 
 /// Copies an index to Milvus.
@@ -86,7 +87,7 @@ fn copy(
     Ok(Migration::new(names, &content, already_there, sampled, seconds))
 }
 
-/// Computes the counts and checksums of the index. Returns an error if vectors are missing.
+/// Computes the counts and checksums of the index. Returns an error if the index has vectors, but some are missing.
 fn summarize(
     root: &Path,
     snapshot: &Snapshot,
@@ -101,7 +102,8 @@ fn summarize(
     }
 }
 
-/// Copies the dialogues that the target does not have. Returns the number that it already had.
+/// Copies the dialogues that the target does not contain yet. Returns the number of dialogues that it already
+/// contained.
 fn fill(writer: &mut MilvusWriter, snapshot: &Snapshot, progress: &dyn Progress) -> Result<u64> {
     let mut live = snapshot.records();
     let (mut done, mut already_there) = (0, 0);
@@ -130,7 +132,8 @@ fn fill(writer: &mut MilvusWriter, snapshot: &Snapshot, progress: &dyn Progress)
     }
 }
 
-/// Compares the copy with the index. Removes dialogues that were deleted from the index since an earlier run.
+/// Reads the copy back and compares it with the index. Also removes dialogues that the index no longer contains, which
+/// an earlier run has copied.
 fn read_back(
     writer: &mut MilvusWriter,
     snapshot: &Snapshot,

@@ -1,9 +1,9 @@
 //! Arrow IPC files with the columns `id` (`Utf8`) and `embedding` (`FixedSizeList` of `Float32`). The schema metadata
 //! describes the encoder. Values are never null; dictionaries and compression are not used.
 //!
-//! A file is `ARROW1`, messages (the schema, then record batches), a footer with the schema and the positions of the
-//! record batches, and `ARROW1` again. The fields of the metadata tables are numbered as in the format's definition
-//! (`Schema.fbs`, `Message.fbs` and `File.fbs` of Apache Arrow).
+//! A file begins and ends with the magic bytes `ARROW1`. Between them are messages (the schema, then record batches),
+//! and a footer with the schema and the positions of the record batches. The code refers to fields of the metadata
+//! tables by number. These numbers follow `Schema.fbs`, `Message.fbs` and `File.fbs` of Apache Arrow.
 
 use std::{
     collections::BTreeMap,
@@ -22,35 +22,38 @@ use turnwise_encoder::Vectors;
 
 const MAGIC: &[u8; 6] = b"ARROW1";
 
-/// Mark at the beginning of each message, before the length of its metadata.
+/// Bytes at the beginning of each message, before the length of its metadata.
 const CONTINUATION: [u8; 4] = [0xff; 4];
 
-/// `MetadataVersion` of the files that turnwise writes. V4 is read, too; it differs only in types that do not occur.
+/// Value of `MetadataVersion::V5`, the format version that turnwise writes. Version 4 is read, too, because it differs
+/// only in types that vector files do not use.
 const VERSION_5: i16 = 4;
 
-/// `Endianness` of the files.
+/// Value of `Endianness::Little`, the byte order of the files.
 const LITTLE_ENDIAN: i16 = 0;
 
-/// Number of a schema message in `MessageHeader`.
+/// Type number of `Schema` in the union `MessageHeader`.
 const SCHEMA: u8 = 1;
-/// Number of a record batch message in `MessageHeader`.
+/// Type number of `RecordBatch` in the union `MessageHeader`.
 const RECORD_BATCH: u8 = 3;
 
-/// Numbers of the types `FloatingPoint`, `Utf8` and `FixedSizeList` in `Type`.
+/// Type number of `FloatingPoint` in the union `Type`.
 const FLOATING_POINT: u8 = 3;
+/// Type number of `Utf8` in the union `Type`.
 const UTF8: u8 = 5;
+/// Type number of `FixedSizeList` in the union `Type`.
 const FIXED_SIZE_LIST: u8 = 16;
 
-/// `Precision` of 32-bit floats.
+/// Value of `Precision::SINGLE`, the precision of 32-bit floats.
 const SINGLE: i16 = 1;
 
 pub(super) struct Arrow {
     file: PendingFile,
     width: i32,
     about: BTreeMap<String, String>,
-    /// Number of bytes that were written.
+    /// Number of bytes written so far, including padding.
     end: usize,
-    /// `Block` of each record batch: position, length of the metadata and length of the body.
+    /// Position, metadata length and body length of each record batch, for the footer.
     blocks: Vec<[i64; 3]>,
 }
 
@@ -65,7 +68,7 @@ impl Arrow {
         Ok(arrow)
     }
 
-    /// Appends bytes, and zeros up to a multiple of 8 bytes.
+    /// Appends bytes, then zeros up to a multiple of 8 bytes.
     fn append(&mut self, bytes: &[u8]) -> Result<()> {
         let padding = bytes.len().next_multiple_of(8) - bytes.len();
         self.end += bytes.len() + padding;
@@ -73,7 +76,8 @@ impl Arrow {
         self.file.write(&[0; 8][..padding])
     }
 
-    /// Appends the metadata of a message. The caller appends the body. Returns the length of the metadata.
+    /// Appends the metadata of a message and returns the length of the metadata. The caller must append the body, which
+    /// has `body_length` bytes.
     fn message(&mut self, header_type: u8, header: Vec<Value>, body_length: i64) -> Result<i64> {
         let message = encode(&[
             Value::Number(VERSION_5.into()),
@@ -88,7 +92,7 @@ impl Arrow {
     }
 }
 
-/// Fields of the table `Schema`.
+/// Returns the fields of the metadata table `Schema`.
 fn schema(width: i32, about: &BTreeMap<String, String>) -> Vec<Value> {
     // The fields of a `Field`: name, nullable, type, dictionary, children.
     let column = |name: &str, kind: u8, parameters: Vec<Value>, children: Vec<Vec<Value>>| {
@@ -126,15 +130,15 @@ impl VectorFileWriter for Arrow {
             end += id.len() as u32;
             offsets.extend(end.to_le_bytes());
         }
-        // The buffers of `id` are validity, offsets and data; those of `embedding` and `item` are validity, and
-        // validity and data. Without null values, validity is empty.
+        // Buffers of `id`: validity, offsets and data. Buffers of `embedding`: validity. Buffers of `item`: validity
+        // and data. The validity buffers are empty, because there are no null values.
         let mut body_length = 0;
         let buffers = [&[], &offsets[..], text.as_bytes(), &[], &[], &numbers].map(|buffer: &[u8]| {
             let start = body_length;
             body_length += buffer.len().next_multiple_of(8) as i64;
             [start, buffer.len() as i64]
         });
-        // Each `FieldNode` is a number of values and a number of nulls.
+        // Each `FieldNode` has a number of values and a number of nulls.
         let nodes = [rows, rows, numbers.len() / 4].map(|values| [values as i64, 0]);
         let header = vec![Value::Number(rows as i64), Value::structs(&nodes), Value::structs(&buffers)];
         let start = self.end as i64;
@@ -151,7 +155,7 @@ impl VectorFileWriter for Arrow {
             no_dictionaries,
             Value::structs(&self.blocks),
         ]);
-        // A message without metadata ends the messages.
+        // A message without metadata marks the end of the messages.
         self.append(&[CONTINUATION, [0; 4]].concat())?;
         self.append(&footer)?;
         self.file.write(&[&(footer.len() as u32).to_le_bytes(), &MAGIC[..]].concat())?;
@@ -159,7 +163,7 @@ impl VectorFileWriter for Arrow {
     }
 }
 
-/// Reason why a file cannot be read.
+/// Reason why a file cannot be read, for the error message.
 type Refused = &'static str;
 
 const DAMAGED: Refused = "it is damaged";
@@ -169,7 +173,8 @@ pub(super) fn read_rows(path: &Path, row: RowCallback<'_>) -> Result<()> {
     let refused = |why: Refused| foreign_file(path, why);
     let mut file = File::open(path).at("open", path)?;
     let length = file.metadata().at("read", path)?.len() as i64;
-    // Ranges outside of the file are refused before a buffer is allocated.
+    // Check that the range is within the file before allocating a buffer, because a damaged file can contain huge
+    // lengths.
     let mut read = |start: i64, count: i64| {
         if start < 0 || count < 0 || start.checked_add(count).is_none_or(|end| end > length) {
             return Err(refused(DAMAGED));
@@ -206,7 +211,8 @@ pub(super) fn read_rows(path: &Path, row: RowCallback<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Checks the schema in the footer. Returns the number of dimensions, and the `Block` of each record batch.
+/// Checks the schema in the footer. Returns the number of dimensions, and the position, metadata length and body length
+/// of each record batch.
 fn parse_footer(bytes: &[u8]) -> Result<(usize, Vec<[i64; 3]>), Refused> {
     const OTHER_COLUMNS: Refused = "it has different columns";
     let footer = Table::root(bytes).ok_or(DAMAGED)?;
@@ -258,13 +264,14 @@ impl<'a> Batch<'a> {
         Batch::slice(body, rows, width, &buffers).ok_or(DAMAGED)
     }
 
-    /// Finds the buffers of the columns in the body; `None` if they are too short for the rows.
+    /// Finds the buffers of the columns in the body of a record batch. Returns `None` if they are too short for the
+    /// rows.
     fn slice(body: &'a [u8], rows: usize, width: usize, buffers: &[[i64; 2]]) -> Option<Self> {
         let &[_, offsets, text, _, _, numbers] = buffers else { return None };
         let slice = |[start, length]: [i64; 2]| {
             body.get(usize::try_from(start).ok()?..)?.get(..usize::try_from(length).ok()?)
         };
-        // Without rows, the buffer of the offsets can be empty.
+        // A record batch without rows may have an empty buffer of offsets.
         let offset_count = if rows == 0 { 0 } else { rows.checked_add(1)? };
         Some(Batch {
             offsets: slice(offsets)?.as_chunks().0.get(..offset_count)?,

@@ -1,4 +1,5 @@
-//! Small writer and reader of FlatBuffers, the encoding of the metadata in Arrow files. All numbers are little-endian.
+//! Minimal writer and reader for FlatBuffers, the encoding of the metadata in Arrow files. All numbers are
+//! little-endian.
 //!
 //! A table begins with the distance to its vtable. The vtable lists the position of each field within the table, or 0
 //! for an absent field. A reference to a string, a vector or a table is the distance from the reference to the object.
@@ -7,9 +8,9 @@ use std::ops::Range;
 
 /// Value of a field in a table.
 pub(super) enum Value {
-    /// Absent field. Readers use the default of the field.
+    /// Absent field. Readers use the default value of the field.
     Absent,
-    /// Integer of any size, or Boolean.
+    /// Integer of any width, or Boolean.
     Number(i64),
     String(String),
     Table(Vec<Value>),
@@ -23,13 +24,14 @@ pub(super) enum Value {
 }
 
 impl Value {
-    /// Vector of structs of `N` numbers each.
+    /// Creates a vector of structs with `N` numbers each.
     pub(super) fn structs<const N: usize>(structs: &[[i64; N]]) -> Self {
         Value::Structs { count: structs.len(), numbers: structs.concat() }
     }
 }
 
-/// Encodes a table with the fields in `root` as the root of a flatbuffer. The length is a multiple of 8.
+/// Encodes a flatbuffer. `root` contains the fields of its root table. The length of the result is a multiple of 8
+/// bytes.
 pub(super) fn encode(root: &[Value]) -> Vec<u8> {
     let mut bytes = vec![0; 4];
     write_table(&mut bytes, 0, root);
@@ -37,7 +39,8 @@ pub(super) fn encode(root: &[Value]) -> Vec<u8> {
     bytes
 }
 
-/// Appends a table, and writes its reference at `reference`. A field takes 8 bytes, so numbers of any size are aligned.
+/// Appends a table, and writes a reference to the table at position `reference`. Every field takes 8 bytes, so numbers
+/// of any width are aligned.
 fn write_table(bytes: &mut Vec<u8>, reference: usize, fields: &[Value]) {
     bytes.resize(bytes.len().next_multiple_of(8), 0);
     let vtable = bytes.len();
@@ -60,9 +63,10 @@ fn write_table(bytes: &mut Vec<u8>, reference: usize, fields: &[Value]) {
     }
 }
 
-/// Appends the object that the field at `reference` refers to.
+/// Appends a string, table or vector, and writes a reference to it at position `reference`. Does nothing for other
+/// values.
 fn write_object(bytes: &mut Vec<u8>, reference: usize, value: &Value) {
-    // A vector begins with its length. The elements after it begin at a multiple of 8.
+    // A vector or string begins with its length. The elements after the length begin at a multiple of 8.
     let begin_vector = |bytes: &mut Vec<u8>, length: usize| {
         bytes.resize((bytes.len() + 4).next_multiple_of(8) - 4, 0);
         refer_to_end(bytes, reference);
@@ -91,13 +95,15 @@ fn write_object(bytes: &mut Vec<u8>, reference: usize, value: &Value) {
     }
 }
 
-/// Writes a reference to the end of the buffer, where the caller appends the object.
+/// Writes a reference at position `reference`. It refers to the end of the buffer, where the caller will append the
+/// object.
 fn refer_to_end(bytes: &mut [u8], reference: usize) {
     let distance = (bytes.len() - reference) as u32;
     bytes[reference..reference + 4].copy_from_slice(&distance.to_le_bytes());
 }
 
-/// Table in a flatbuffer. Every access is checked, so a damaged buffer gives `None` or wrong values, but no panic.
+/// Table in a flatbuffer. Every access is checked, so reading a damaged buffer results in `None` or wrong values, but
+/// never in a panic.
 #[derive(Clone, Copy)]
 pub(super) struct Table<'a> {
     bytes: &'a [u8],
@@ -105,12 +111,12 @@ pub(super) struct Table<'a> {
 }
 
 impl<'a> Table<'a> {
-    /// Root table of a flatbuffer.
+    /// Returns the root table of a flatbuffer, or `None` if the buffer is too short.
     pub(super) fn root(bytes: &'a [u8]) -> Option<Self> {
         Some(Table { bytes, start: follow(bytes, 0)? })
     }
 
-    /// Position of a field; `None` if the field is absent.
+    /// Returns the position of a field in the buffer, or `None` if the field is absent.
     fn field(self, index: usize) -> Option<usize> {
         let distance = i64::from(i32::from_le_bytes(bytes_at(self.bytes, self.start)?));
         let vtable = usize::try_from(self.start as i64 - distance).ok()?;
@@ -125,40 +131,41 @@ impl<'a> Table<'a> {
         }
     }
 
-    /// Whether the table has a field.
+    /// Returns whether the table has the field with this index.
     pub(super) fn has(self, index: usize) -> bool {
         self.field(index).is_some()
     }
 
-    /// Little-endian bytes of a number; zeros if the field is absent.
+    /// Returns the little-endian bytes of a number field; zeros if the field is absent.
     pub(super) fn number<const N: usize>(self, index: usize) -> [u8; N] {
         self.field(index).and_then(|at| bytes_at(self.bytes, at)).unwrap_or([0; N])
     }
 
-    /// Table that a field refers to.
+    /// Returns the table that a field refers to.
     pub(super) fn table(self, index: usize) -> Option<Self> {
         Some(Table { start: follow(self.bytes, self.field(index)?)?, ..self })
     }
 
-    /// Text of a field.
+    /// Returns the text of a string field.
     pub(super) fn string(self, index: usize) -> Option<&'a str> {
         std::str::from_utf8(&self.bytes[self.vector(index, 1)?]).ok()
     }
 
-    /// Tables in a vector.
+    /// Returns the tables in a vector field.
     pub(super) fn tables(self, index: usize) -> Option<Vec<Self>> {
         let references = self.vector(index, 4)?.step_by(4);
         references.map(|at| Some(Table { start: follow(self.bytes, at)?, ..self })).collect()
     }
 
-    /// Structs of `N` 64-bit numbers in a vector.
+    /// Returns the structs in a vector field. Each struct has `N` 64-bit numbers.
     pub(super) fn structs<const N: usize>(self, index: usize) -> Option<Vec<[i64; N]>> {
         let (numbers, _) = self.bytes[self.vector(index, 8 * N)?].as_chunks();
         let numbers: Vec<i64> = numbers.iter().map(|number| i64::from_le_bytes(*number)).collect();
         Some(numbers.as_chunks().0.to_vec())
     }
 
-    /// Byte range of a vector's elements of `size` bytes each; `None` if the range ends outside the buffer.
+    /// Returns the byte range of the elements of a vector field, which have `size` bytes each. Returns `None` if the
+    /// range ends outside the buffer.
     fn vector(self, index: usize, size: usize) -> Option<Range<usize>> {
         let start = follow(self.bytes, self.field(index)?)?;
         let length = u32::from_le_bytes(bytes_at(self.bytes, start)?) as usize;
@@ -167,12 +174,12 @@ impl<'a> Table<'a> {
     }
 }
 
-/// Position of the object that the reference at `reference` refers to.
+/// Reads the reference at position `reference`. Returns the position of the object to which it refers.
 fn follow(bytes: &[u8], reference: usize) -> Option<usize> {
     reference.checked_add(u32::from_le_bytes(bytes_at(bytes, reference)?) as usize)
 }
 
-/// `N` bytes at a position; `None` if the buffer ends before.
+/// Returns the `N` bytes at position `at`, or `None` if the buffer is too short.
 pub(super) fn bytes_at<const N: usize>(bytes: &[u8], at: usize) -> Option<[u8; N]> {
     bytes.get(at..)?.first_chunk().copied()
 }

@@ -1,5 +1,5 @@
-//! Writers and readers for files of vectors with ids, in common formats. Files are written as a stream and
-//! appear under their name only when complete.
+//! Writers and readers for files of vectors with ids, in common formats. Files are written as a stream. A file gets its
+//! final name only when it is complete.
 
 mod arrow;
 mod flatbuffers;
@@ -42,7 +42,7 @@ pub enum VectorFileFormat {
 }
 
 impl VectorFileFormat {
-    /// Name, which is also the file extension.
+    /// Returns the name of the format, which is also its file extension.
     pub const fn name(self) -> &'static str {
         match self {
             VectorFileFormat::Npy => "npy",
@@ -52,8 +52,8 @@ impl VectorFileFormat {
         }
     }
 
-    /// Detects the format from the extension of a path; `.gz` and `.zst` are ignored. Standard output (`-`) is JSON
-    /// lines.
+    /// Detects the format from the extension of a path. Ignores a final `.gz` or `.zst`. The format of standard output
+    /// (`-`) is JSON lines.
     ///
     /// # Errors
     ///
@@ -78,19 +78,19 @@ impl VectorFileFormat {
 
 /// Writer of a vector file.
 pub trait VectorFileWriter {
-    /// Adds vectors with their ids.
+    /// Appends vectors with their ids.
     fn write(&mut self, ids: &[String], vectors: &Vectors) -> Result<()>;
 
     /// Completes the file and renames it to the final name.
     fn finish(self: Box<Self>) -> Result<()>;
 }
 
-/// Creates a writer for vectors with `dim` dimensions. `about` is metadata about the encoder, for formats that can
-/// store it.
+/// Creates a writer for vectors with `dim` dimensions. `about` is metadata about the encoder, which is stored if the
+/// format supports metadata.
 ///
 /// # Errors
 ///
-/// [`Error::Input`] if a format other than JSON lines is to be written to standard output, or compressed.
+/// [`Error::Input`] if the format is not JSON lines, and `path` is standard output or ends in `.gz` or `.zst`.
 pub fn create(
     path: &Path,
     target: VectorFileFormat,
@@ -120,12 +120,12 @@ pub fn create(
 /// Callback for the id and the vector of each row.
 pub type RowCallback<'a> = &'a mut dyn FnMut(&str, &[f32]) -> Result<()>;
 
-/// Reads a vector file in the layout that turnwise writes as Arrow or safetensors. Calls the callback for each row, in
-/// order. Holds at most one batch of rows in memory.
+/// Reads an Arrow or safetensors file that turnwise has written. Calls `row` for each row, in order. Keeps at most one
+/// batch of rows in memory.
 ///
 /// # Errors
 ///
-/// [`Error::Data`] or [`Error::Io`] if the file has a different layout, is damaged or cannot be read.
+/// [`Error::Data`] or [`Error::Io`] if the file was not written by turnwise, is damaged or cannot be read.
 pub fn read_rows(path: &Path, target: VectorFileFormat, row: RowCallback<'_>) -> Result<()> {
     match target {
         VectorFileFormat::Arrow => arrow::read_rows(path, row),
@@ -136,17 +136,17 @@ pub fn read_rows(path: &Path, target: VectorFileFormat, row: RowCallback<'_>) ->
     }
 }
 
-/// Error for a file that turnwise did not write.
+/// Returns the error for a file that turnwise did not write.
 fn foreign_file(path: &Path, what: impl std::fmt::Display) -> Error {
     Error::data(format!("{} is not a vector file written by turnwise: {what}", path.display()))
 }
 
-/// Path of the ids of a `.npy` file: `vectors.ids.txt` for `vectors.npy`.
+/// Returns the path of the text file with the ids of a `.npy` file: `vectors.ids.txt` for `vectors.npy`.
 pub fn ids_path(path: &Path) -> PathBuf {
     path.with_extension("ids.txt")
 }
 
-/// Metadata about the encoder, for [`create`]. `more` has fields that the caller adds.
+/// Returns metadata about the encoder, for [`create`]. `more` contains additional fields.
 pub(crate) fn metadata<const N: usize>(
     encoder: &dyn Encoder,
     model: &str,
@@ -166,7 +166,7 @@ pub(crate) fn metadata<const N: usize>(
 /// Output file under a temporary name. It is removed when dropped, unless it was renamed to its final name.
 struct PendingFile {
     path: PathBuf,
-    // Dropped, and so closed, before the temporary file is removed.
+    // Fields are dropped in this order, so the file is closed before `temporary` removes it.
     out: BufWriter<File>,
     temporary: TemporaryFile,
 }
@@ -217,7 +217,8 @@ fn bytes_of(vectors: &Vectors) -> Vec<u8> {
     vectors.flat().iter().flat_map(|v| v.to_le_bytes()).collect()
 }
 
-/// JSON lines `{"id": …, "embedding": […]}`. Numbers are as short as possible and read back as the same f32.
+/// JSON lines `{"id": …, "embedding": […]}`. Each number has as few digits as possible, but parsing it results in the
+/// same f32.
 struct Jsonl {
     out: Output,
 }

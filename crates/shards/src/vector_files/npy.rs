@@ -1,4 +1,5 @@
-//! NumPy `.npy` files: one array with the rows in input order. A text file has the ids, one per line.
+//! NumPy `.npy` files. The file contains one array with the rows in input order. A separate text file contains the ids,
+//! one per line.
 
 use std::path::Path;
 
@@ -6,7 +7,7 @@ use super::{PendingFile, VectorFileWriter, bytes_of, ids_path};
 use turnwise_core::error::Result;
 use turnwise_encoder::Vectors;
 
-/// Header size. NumPy requires a multiple of 64; this leaves space for any number of rows.
+/// Header size in bytes. NumPy requires a multiple of 64, and 128 bytes are enough for any number of rows.
 const HEADER_BYTES: usize = 128;
 
 pub(super) struct Npy {
@@ -42,7 +43,7 @@ impl VectorFileWriter for Npy {
 
     fn finish(mut self: Box<Self>) -> Result<()> {
         self.vectors.write_at_start(&header(self.rows, self.dim))?;
-        // Rename the array last, so that its ids exist when it appears.
+        // Rename the array file last, so that the file with its ids already exists when the array appears.
         self.ids.keep()?;
         self.vectors.keep()
     }

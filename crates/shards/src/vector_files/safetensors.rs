@@ -1,5 +1,5 @@
-//! safetensors files with the tensors `embeddings` (f32, rows × dimensions) and `ids` (u8, UTF-8 text with
-//! a line feed between ids). The file metadata describes the encoder.
+//! safetensors files with two tensors: `embeddings` (f32, rows × dimensions) and `ids` (u8, UTF-8 text with a line feed
+//! between ids). The file metadata describes the encoder.
 
 use std::{
     collections::BTreeMap,
@@ -29,7 +29,8 @@ pub(super) struct Safetensors {
 impl Safetensors {
     pub(super) fn create(path: &Path, dim: usize, about: &BTreeMap<String, String>) -> Result<Self> {
         let mut file = PendingFile::create(path)?;
-        // Reserve space for the longest numbers. The format allows padding with spaces.
+        // Reserve space for a header with the longest possible numbers. The format allows padding the header with
+        // spaces.
         let longest = header(u64::MAX, dim, u64::MAX, u64::MAX, about)?.len();
         let header_bytes = (8 + longest).next_multiple_of(64);
         file.write(&vec![b' '; header_bytes])?;
@@ -83,7 +84,7 @@ impl VectorFileWriter for Safetensors {
     }
 }
 
-/// Upper limit for the header size; headers written by turnwise are shorter.
+/// Maximum header size in bytes when reading a file. Headers written by turnwise are shorter.
 const MAX_HEADER_BYTES: u64 = 1 << 20;
 
 #[derive(Deserialize)]

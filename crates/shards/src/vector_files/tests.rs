@@ -1,4 +1,5 @@
-//! Reads the files back with other implementations: Rust crates, and Python packages if they are installed.
+//! Tests for vector files. They also read the files with independent implementations: Rust crates, and Python packages
+//! if installed.
 
 use std::{
     collections::BTreeMap,
@@ -19,7 +20,7 @@ use super::*;
 
 const DIM: usize = 3;
 
-/// Numbers with unusual shortest decimal forms.
+/// Numbers that are difficult to write and parse in decimal form.
 const ROWS: [[f32; DIM]; 5] = [
     [0.1, -0.0, 1.0],
     [f32::MIN_POSITIVE, f32::MAX, f32::EPSILON],
@@ -36,7 +37,7 @@ fn about() -> BTreeMap<String, String> {
     [("model", "a \"model\""), ("fingerprint", "00ff")].map(|(k, v)| (k.to_owned(), v.to_owned())).into()
 }
 
-/// Writes all rows in chunks of two.
+/// Writes all rows to a file, in chunks of two. Returns its path.
 fn written(path: &Path) -> PathBuf {
     let mut sink = create(path, VectorFileFormat::of(path).unwrap(), DIM, &about()).unwrap();
     for (ids, rows) in ids().chunks(2).zip(ROWS.chunks(2)) {
@@ -121,7 +122,7 @@ fn json_numbers_read_back_as_they_were() {
     }
     assert!(text.starts_with("{\"id\":\"a\",\"embedding\":[0.1,-0.0,1.0]}\n"), "{text}");
     assert_eq!(text.lines().count(), 5);
-    // Compressed output has the same content.
+    // After decompression, compressed output has the same content.
     let packed = fs::read(written(&dir.path().join("v.jsonl.zst"))).unwrap();
     assert_eq!(zstd::decode_all(&packed[..]).unwrap(), text.as_bytes());
 }
@@ -161,7 +162,7 @@ fn write_by_arrow_ipc(path: &Path, batches: &[(ArrayRef, FixedSizeListArray)]) {
     writer.finish().unwrap();
 }
 
-/// Rows of `embedding`; a row or a number can be null.
+/// Creates the column `embedding` from rows. A row or a number can be null.
 fn lists(rows: &[Option<[Option<f32>; 2]>]) -> FixedSizeListArray {
     FixedSizeListArray::from_iter_primitive::<Float32Type, _, _>(rows.iter().copied(), 2)
 }
@@ -223,7 +224,8 @@ fn damaged_arrow_files_do_not_panic() {
             let mut damaged = bytes.clone();
             damaged[at] ^= flipped;
             fs::write(&path, &damaged).unwrap();
-            // A changed number can be valid.
+            // The changed file may still be valid, for example if the byte is part of a vector. Only a panic is a
+            // failure.
             let _ = read(&path);
         }
     }
@@ -256,7 +258,7 @@ fn the_extension_gives_the_format_and_standard_output_takes_only_jsonl() {
     assert!(refused("a.arrow.gz", VectorFileFormat::Arrow).contains("cannot be compressed"));
 }
 
-/// Reads all formats with the real Python packages, using the code from the documentation.
+/// Reads files in all formats with the Python packages, using the code from the documentation.
 #[test]
 fn python_reads_every_format() {
     const SCRIPT: &str = r#"

@@ -21,8 +21,8 @@ fn mark() -> IngestMark {
     }
 }
 
-/// Creates an index with 60 dialogues in small segments. A third is deleted, a third replaced. Includes an unfinished
-/// ingest with rejects.
+/// Creates an index with small segments and 60 dialogues, of which a third is deleted and a third replaced. The index
+/// also has an unfinished ingest with rejected records. Returns the remaining dialogues.
 fn filled(root: &Path) -> Vec<Dialogue> {
     let mut store = Store::open_or_create(root, "test").unwrap();
     store.set_segment_bytes(2_000);
@@ -42,7 +42,7 @@ fn filled(root: &Path) -> Vec<Dialogue> {
         }
     }
     store.commit(Some(mark())).unwrap();
-    // No checkpoint: the manifest is older than the log.
+    // Drop the store without a checkpoint, so that the manifest is older than the log.
     drop(store);
     let all: Vec<Dialogue> = Snapshot::open(root).unwrap().dialogues().map(Result::unwrap).collect();
     assert_eq!(all.len(), 40);
@@ -97,7 +97,7 @@ fn compaction_removes_deleted_bytes_and_keeps_the_rest() {
     assert!(holds_bytes(root, "first 3\"") && holds_bytes(root, "\"d3\""));
     let mut steps = Vec::new();
     let done = compact(root, 2_000, "test", &|| false, &mut |n| steps.push(n)).unwrap();
-    // 20 deletes, the 20 deleted records, and the 20 replaced records.
+    // Dropped frames: 20 deletes, the 20 deleted records, and the 20 replaced records.
     assert_eq!((done.dropped, done.dialogues, done.left), (60, 40, false));
     assert!(done.bytes < done.bytes_before && done.bytes == bytes_of(Snapshot::open(root).unwrap().paths()));
     assert!(steps.is_sorted() && steps.last() == Some(&80), "{steps:?}");
@@ -183,7 +183,7 @@ fn a_compaction_can_be_killed_between_any_two_steps() {
                 }
             }
         }
-        // Readers work without a cleanup. The next writer cleans up.
+        // Readers work before the leftover folders are removed. The next writer removes them.
         assert_holds(root, &all);
         assert_sound(root);
         let store = Store::open(root, "test").unwrap();
@@ -231,7 +231,7 @@ fn damage_is_reported_and_nothing_is_changed() {
     let e = compact(root, 2_000, "test", &|| false, &mut |_| {}).unwrap_err();
     assert!(matches!(e, Error::Corrupt { .. }) && e.to_string().contains("00000001.log: at byte"), "{e}");
     assert_eq!(folders(root), ["log", "records", "tables"]);
-    // The solution is to repair and then compact. Repair keeps the damaged log under a known name.
+    // The user can repair the index and then compact it. The repair keeps the damaged log under a known name.
     repair::repair(root, "test").unwrap();
     assert_eq!(repair::kept_logs(root), [root.join("log.damaged-1")]);
     compact_now(root);
@@ -240,7 +240,8 @@ fn damage_is_reported_and_nothing_is_changed() {
     assert_sound(root);
 }
 
-/// Repair finds the log of a compacted index without a manifest, and restores records of a damaged log from sled.
+/// Repairs a compacted index, first without a manifest, and then with a damaged log. The lost record is restored from
+/// sled.
 #[test]
 fn a_compacted_index_is_repaired_like_any_other() {
     for damage in ["manifest", "log"] {
@@ -286,7 +287,7 @@ fn a_backup_of_a_compacted_index_is_restored() {
     let dir = tempfile::tempdir().unwrap();
     let (root, saved, copy) = (dir.path().join("i"), dir.path().join("saved"), dir.path().join("copy"));
     let all = filled(&root);
-    // A reader opened before the compaction continues to work.
+    // A snapshot that was opened before the compaction remains usable.
     let before = Snapshot::open(&root).unwrap();
     compact_now(&root);
     crate::backup::backup(&root, &saved).unwrap();

@@ -1,8 +1,8 @@
-//! Ingest: reads files into a store. One thread reads the files. The calling thread stores the records; other threads
-//! clean them first. Every record is counted, and rejected records are reported.
+//! Ingest: reads files into a store. One thread reads the files, other threads clean the records, and the calling
+//! thread stores them. Every record is counted, and rejected records are reported.
 //!
-//! An ingest can be interrupted at any time. When started again with the same files and options, an ingest continues
-//! after the last committed record.
+//! An ingest can be interrupted at any time. If it is started again with the same files and options, it continues after
+//! the last committed record.
 
 mod run;
 
@@ -28,14 +28,14 @@ pub struct IngestOptions {
     pub read: ReadOptions,
     /// Cleaning steps to apply to each dialogue.
     pub cleaning: Cleaning,
-    /// Rejects dialogues that do not match this filter. Also rejects a dialogue if the stored dialogue with the same
-    /// id does not match. `None` accepts all dialogues.
+    /// Filter that dialogues must match; other dialogues are rejected. A dialogue is also rejected if it would replace
+    /// a stored dialogue that does not match. `None` accepts all dialogues.
     pub only: Option<Filter>,
     /// Prefix added to the id of each ingested dialogue.
     pub id_prefix: String,
-    /// Source name set in each ingested dialogue. `None` keeps the name set by the reader.
+    /// Source name to set in each ingested dialogue. `None` keeps the name that the reader has set.
     pub source: Option<String>,
-    /// Language tag for dialogues without a language.
+    /// Language tag to set in dialogues that have none.
     pub language: Option<String>,
     /// File for rejected records, as JSON lines. `None` writes no file.
     pub rejects: Option<PathBuf>,
@@ -69,11 +69,12 @@ pub struct IngestControl<'a> {
     pub progress: &'a mut dyn FnMut(&Tally),
     /// Called with the tally after each commit, including the final one.
     pub acknowledged: &'a mut dyn FnMut(&Tally),
-    /// Called once, only if the ingest resumes an interrupted run. Receives the number of records already processed.
+    /// Called once if the ingest resumes an interrupted run, otherwise never. Receives the number of records that are
+    /// already processed.
     pub resumed: &'a mut dyn FnMut(u64),
 }
 
-/// Number of records by outcome. `records` is the sum of the seven fields that follow it.
+/// Numbers of records by outcome. `records` is the sum of the seven fields that follow it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Tally {
@@ -85,7 +86,7 @@ pub struct Tally {
     pub replaced: u64,
     /// Number of dialogues already stored with the same content.
     pub unchanged: u64,
-    /// Number of dialogues that this ingest had already read with the same id and content.
+    /// Number of dialogues that repeat both the id and the content of a dialogue read earlier in this ingest.
     pub repeated: u64,
     /// Number of dialogues skipped because they have too few turns.
     pub too_short: u64,
@@ -112,7 +113,7 @@ impl Tally {
 /// Result of an ingest.
 #[derive(Debug, Clone, Default)]
 pub struct Ingested {
-    /// Number of records by outcome.
+    /// Numbers of records by outcome.
     pub tally: Tally,
     /// Number of records that an earlier, interrupted run had processed. 0 if this run did not resume.
     pub resumed: u64,
@@ -161,8 +162,9 @@ pub fn ingest(
     run.finish(ended)
 }
 
-/// Returns a hash of the inputs, the options that affect the records, and the turnwise version. An ingest with the same
-/// hash can resume. Returns `None` if an input has no stable identity, such as standard input.
+/// Returns a hash of the inputs, of the options that affect the records, and of the turnwise version. An unfinished
+/// ingest can be resumed by an ingest with the same hash. Returns `None` if an input has no stable identity, such as
+/// standard input.
 fn fingerprint(sources: &[Source], options: &IngestOptions) -> Option<String> {
     let mut hasher = blake3::Hasher::new();
     for source in sources {
@@ -191,12 +193,12 @@ pub trait DialogueSink {
     /// Returns a dialogue, or `None` if it does not exist. Uncommitted puts are visible.
     fn get(&self, id: &DialogueId) -> Result<Option<Dialogue>>;
 
-    /// Announces the id keys of the next dialogues. A remote sink can look up all of them in one request.
+    /// Announces the id keys of the next dialogues, so that a remote sink can look them all up in one request.
     fn prefetch(&mut self, _ids: &[IdKey]) -> Result<()> {
         Ok(())
     }
 
-    /// Adds a dialogue, or replaces the one with the same id. Takes effect with the next commit.
+    /// Adds a dialogue, or replaces the dialogue with the same id. Takes effect with the next commit.
     fn put(&mut self, dialogue: &Prepared) -> Result<PutOutcome>;
 
     /// Returns the number of uncommitted changes.
@@ -214,7 +216,8 @@ pub trait DialogueSink {
     /// Sets the number of records rejected by the ingest with this fingerprint. Takes effect with the next commit.
     fn set_rejected(&mut self, ingest: &str, rejected: u64);
 
-    /// Calls `see` for each stored dialogue, with the values of [`Prepared::text`] and [`Prepared::id`].
+    /// Calls `see` for each stored dialogue. The arguments are the hash of its texts and roles ([`Prepared::text`]) and
+    /// the hash of its id ([`Prepared::id`]).
     fn for_each_text_key(&self, see: &mut dyn FnMut(IdKey, IdKey)) -> Result<()>;
 }
 

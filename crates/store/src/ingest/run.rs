@@ -27,7 +27,8 @@ use turnwise_corpus::{
 
 /// Size of the uncommitted changes, in bytes, at which the ingest commits. See also [`IngestOptions::batch`].
 const BATCH_BYTES: usize = 8 << 20;
-/// Time after which the ingest commits a batch that is not full, so that records of a slow stream become visible.
+/// Time after which the ingest commits a batch that is not full. This makes the records of a slow stream visible to
+/// readers.
 const BATCH_TIME: Duration = Duration::from_secs(2);
 
 pub(super) struct Run<'a, 'c> {
@@ -36,9 +37,10 @@ pub(super) struct Run<'a, 'c> {
     pub(super) control: IngestControl<'c>,
     pub(super) fingerprint: String,
     pub(super) rejects: Rejects,
-    /// Maps the key of each dialogue id read so far to the content key and the index of the source.
+    /// Maps the id key of each dialogue read so far to the dialogue's content key and the index of its source.
     pub(super) seen: KeyMap<(IdKey, u32)>,
-    /// Maps [`Prepared::text`] of each dialogue to [`Prepared::id`]. Empty unless duplicates are removed.
+    /// Maps the hash of each dialogue's texts and roles ([`Prepared::text`]) to the hash of its id. Empty unless
+    /// duplicates are removed.
     pub(super) texts: KeyMap<IdKey>,
     pub(super) names: Vec<String>,
     pub(super) outcome: Ingested,
@@ -53,8 +55,8 @@ impl Run<'_, '_> {
         let read = self.options.read.clone();
         let gathered = Arc::<Mutex<Chunk>>::default();
         let gathering = gathered.clone();
-        // Not joined after Ctrl-C, because a thread that waits for standard input cannot be joined. It ends when the
-        // receiver is dropped.
+        // After Ctrl-C, this thread is not joined, because it may wait for standard input indefinitely. It ends when it
+        // next sends a chunk after the receiver is dropped.
         let reader = thread::Builder::new()
             .name("reader".into())
             .spawn(move || read_sources(sources, &read, &gathering, &sender))
@@ -69,8 +71,10 @@ impl Run<'_, '_> {
                     (self.control.progress)(&self.outcome.tally);
                 }
                 Err(RecvTimeoutError::Timeout) => {
-                    // The reader may wait for a slow stream with an incomplete chunk. Take that chunk, but first
-                    // check the channel under the lock: chunks already sent come first.
+                    // The reader may be waiting for a slow stream with an incomplete chunk. Take this chunk, but only
+                    // if the channel is empty, because chunks in the channel must be processed first. Hold the lock of
+                    // the incomplete chunk during this check; otherwise, a newer chunk could be taken before an older
+                    // one.
                     let late = {
                         let mut gathered = lock(&gathered);
                         receiver.try_recv().unwrap_or_else(|_| std::mem::take(&mut *gathered))
@@ -237,7 +241,8 @@ impl Run<'_, '_> {
         Ok(())
     }
 
-    /// Commits the remaining records. After an I/O error, an internal error or damage, commits nothing.
+    /// Ends the ingest and commits the remaining records. `ended` is the outcome of the main loop. If it is an I/O
+    /// error, an internal error or damage, commits nothing.
     pub(super) fn finish(mut self, ended: Result<()>) -> Result<Ingested> {
         match ended {
             Ok(()) => {
@@ -295,7 +300,7 @@ enum PreparedRecord {
     Problem(Problem),
 }
 
-/// Body of the reader thread: reads the sources and sends their records to the thread of the ingest.
+/// Body of the reader thread. Reads the sources and sends their records, in chunks, to the thread of the ingest.
 fn read_sources(
     sources: Vec<Source>,
     options: &ReadOptions,
@@ -332,10 +337,10 @@ fn lock(chunk: &Mutex<Chunk>) -> MutexGuard<'_, Chunk> {
     chunk.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Reason for rejecting a dialogue because of [`IngestOptions::only`].
+/// Reject reason for a dialogue that [`IngestOptions::only`] excludes.
 const NOT_ALLOWED: &str = "the filter of this ingest does not allow this dialogue";
 
-/// Applies the options to a record, then serializes and hashes it. Called in parallel.
+/// Applies the options to a record, then serializes and hashes it. Several threads call this function in parallel.
 fn prepare_record(item: Result<Dialogue, Problem>, options: &IngestOptions) -> (PreparedRecord, Cleaned) {
     let mut cleaned = Cleaned::default();
     let mut dialogue = match item {
