@@ -32,9 +32,9 @@ const ENCODE_BATCH: usize = 4_096;
 
 /// An index in a folder on this machine.
 ///
-/// [`add`](Index::add) and [`ingest`](Index::ingest) write dialogues, [`encode`](Index::encode) computes their vectors, and
-/// [`search`](Index::search) or a [`Searcher`] finds them. Data is on the disk when a method returns. Only one process can
-/// write at a time, but any number can read.
+/// [`add`](Index::add) and [`ingest`](Index::ingest) write dialogues, [`encode`](Index::encode) computes their vectors,
+/// and [`search`](Index::search) or a [`Searcher`] finds them. Data is on the disk when a method returns. Only one
+/// process can write at a time, but any number can read.
 ///
 /// ```
 /// use turnwise::{DialogueId, Index, corpus::{Dialogue, Role}, search::SearchRequest};
@@ -187,8 +187,8 @@ impl Index {
     /// Searches by keywords (BM25). If the request has `like`, the id of a stored item, searches for items similar to
     /// that item instead.
     ///
-    /// For many requests, open the index once with [`searcher`](Index::searcher). A dense or hybrid search for a text also
-    /// needs [`Searcher::with_encoder`].
+    /// For many requests, open the index once with [`searcher`](Index::searcher). A dense or hybrid search for a text
+    /// also needs [`Searcher::with_encoder`].
     ///
     /// # Errors
     ///
@@ -225,8 +225,8 @@ impl Index {
         clusters(&self.snapshot()?, &vectors, &options, &|| false)
     }
 
-    /// Returns a searcher over the current state of the index. Dense and hybrid searches for a text also need the encoder
-    /// ([`Searcher::with_encoder`]).
+    /// Returns a searcher over the current state of the index. Dense and hybrid searches for a text also need the
+    /// encoder ([`Searcher::with_encoder`]).
     pub fn searcher(&self) -> Result<Searcher> {
         Searcher::open(&self.root)
     }

@@ -90,8 +90,8 @@ pub mod corpus {
 
 /// Models that encode texts as vectors.
 ///
-/// [`open`](encoder::open) opens a model folder in the layout of sentence-transformers. [`fit_tfidf`](encoder::fit_tfidf)
-/// fits a TF-IDF encoder on your own texts, without a neural network.
+/// [`open`](encoder::open) opens a model folder in the layout of sentence-transformers.
+/// [`fit_tfidf`](encoder::fit_tfidf) fits a TF-IDF encoder on your own texts, without a neural network.
 pub mod encoder {
     pub use turnwise_encoder::{
         DeviceChoice, DialogueMode, DialogueOptions, DialoguePooling, EncodeStats, Encoded, Encoder,

@@ -172,8 +172,8 @@ fn command_line(args: &[OsString]) -> String {
     line
 }
 
-/// Installs a hook that prints a panic as an internal error with its source location. Panics that are caught and converted
-/// to errors are not printed.
+/// Installs a hook that prints a panic as an internal error with its source location. Panics that are caught and
+/// converted to errors are not printed.
 fn install_panic_hook() {
     std::panic::set_hook(Box::new(|info| {
         if turnwise_core::error::panic_is_caught() {

@@ -9,7 +9,8 @@ use crate::{
     support::{SAMPLES, Turnwise},
 };
 
-/// A file with `times` copies of the sample dialogues under different ids, a model, and the shards of the file.
+/// Creates a test folder. It contains a file with `times` copies of the sample dialogues under different ids, a model,
+/// and the shards of the file.
 fn sharded(times: usize) -> Turnwise {
     let t = Turnwise::new();
     t.ok(&format!("model fit {SAMPLES} -o fitted --dim 32"));
@@ -54,7 +55,7 @@ fn assembly_into_milvus_gives_the_same_results_as_an_ingest() {
     let result = t.ok(&format!("encode --assemble shards in.jsonl --engine {other}"));
     assert!(result.contains("280  unchanged"), "{result}");
     assert!(t.ok(&format!("ingest --engine {other} in.jsonl")).contains("280  unchanged"));
-    // `--replace` replaces the dialogues with vectors of a different encoder.
+    // `--replace` replaces the dialogues; the new vectors can be from a different encoder.
     t.ok(&format!("model fit {SAMPLES} -o wider --dim 48"));
     t.ok("encode --shard 0-1/2 in.jsonl --out wide --model ./wider");
     t.run(&format!("encode --assemble wide in.jsonl --engine {other}"))

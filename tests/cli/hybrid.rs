@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::support::{SAMPLES, Turnwise};
 
-/// The sample dialogues, with vectors of a static model.
+/// Creates an index of the sample dialogues, with vectors of a static model.
 fn indexed() -> Turnwise {
     let t = Turnwise::new();
     t.ok(&format!("ingest -i x {SAMPLES}"));

@@ -8,7 +8,8 @@ use serde_json::Value;
 use crate::support::{Outcome, SAMPLES, Turnwise};
 use server::Server;
 
-/// The sample dialogues in a local index and in Milvus, with the same vectors.
+/// Stores the sample dialogues in a local index and in Milvus, with the same vectors. Returns `None` if Milvus is not
+/// installed.
 pub fn both() -> Option<(Turnwise, Server, String)> {
     let server = Server::start()?;
     let t = Turnwise::new();

@@ -38,7 +38,7 @@ fn retry_until(ask: impl Fn() -> Answer, is: impl Fn(&Answer) -> bool) -> Answer
     }
 }
 
-/// All dialogues, page by page.
+/// Returns all dialogues, requested page by page.
 fn listed(server: &Server, address: &str) -> Vec<Value> {
     let (mut all, mut after) = (Vec::new(), String::new());
     loop {

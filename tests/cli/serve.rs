@@ -14,7 +14,7 @@ use crate::{
     support::{SAMPLES, Turnwise, record},
 };
 
-/// Index `x` of the sample dialogues, with vectors of a small model.
+/// Creates the index `x` of the sample dialogues, with vectors of a small model.
 pub fn with_index() -> Turnwise {
     let t = Turnwise::new();
     t.ok(&format!("ingest -i x {SAMPLES}"));
@@ -154,7 +154,7 @@ fn dialogues_are_listed_in_pages_as_lines_and_as_events() {
     server.get("/v1/dialogues?limit=0").says(400, &["invalid value `0` for `limit`", "from 1 to 1000"]);
     assert_eq!(chunks(&with("/v1/dialogues?filter=id%3Dnobody", "application/jsonl")), "");
 
-    // The stream of a search has the hits, and then the rest of the response.
+    // The stream of a search contains first the hits and then the rest of the response.
     let request = json!({"query": "my parcel never came", "k": 4});
     let whole = server.post("/v1/search", &request).json(200);
     let accept = ["Accept: application/x-ndjson"];
@@ -176,7 +176,7 @@ fn a_client_that_does_not_read_is_disconnected() {
     stalled
         .write_all(b"GET /v1/dialogues HTTP/1.1\r\nHost: localhost\r\nAccept: application/x-ndjson\r\n\r\n")
         .unwrap();
-    // Not counting the connection of this request.
+    // The value 1 means that only the connection of the metrics request itself is open.
     let open = || server.get("/metrics").text().contains("turnwise_connections 1\n");
     assert!(!open());
     let started = Instant::now();
@@ -190,7 +190,7 @@ fn a_client_that_does_not_read_is_disconnected() {
     assert!(!rest.is_empty() && !rest.ends_with(b"0\r\n\r\n"), "{}", rest.len());
 }
 
-/// Body of a complete chunked response.
+/// Returns the decoded body of a complete chunked response.
 pub fn chunks(answer: &Answer) -> String {
     assert_eq!(answer.header("transfer-encoding").as_deref(), Some("chunked"), "{}", answer.head);
     let (mut rest, mut body) = (&answer.body[..], Vec::new());
@@ -471,7 +471,7 @@ fn retry_while_writing(t: &Turnwise, line: &str) {
     panic!("{line}: it is busy for ever");
 }
 
-/// Stops the searching thread when it is dropped, also if the writer fails.
+/// Guard that stops the searching thread when it is dropped, even if the writer fails.
 struct StopOnDrop<'a>(&'a AtomicBool);
 
 impl Drop for StopOnDrop<'_> {
@@ -620,7 +620,7 @@ fn embeddings_have_the_format_of_openai() {
     for (n, line) in t.read("out.jsonl").lines().enumerate() {
         let line: Value = serde_json::from_str(line).unwrap();
         let embedded: Vec<f32> = serde_json::from_value(line["embedding"].clone()).unwrap();
-        // The vectors have length 1, as in OpenAI's API, although this model does not normalize.
+        // The server returns unit vectors, as OpenAI's API does, although this model does not normalize its vectors.
         let length = embedded.iter().map(|x| x * x).sum::<f32>().sqrt();
         assert!(embedded.iter().zip(floats(n)).all(|(own, sent)| (own / length - sent).abs() < 1e-6));
     }

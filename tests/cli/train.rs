@@ -133,7 +133,7 @@ fn every_objective_ends_in_a_model_that_encodes() {
         assert!(!card.contains("base_model"), "{card}");
         t.ok(&format!("embed {SAMPLES} --model ./{objective}/model -o {objective}.npy"));
     }
-    // `auto` gives the same model. The run reports the dialogues of the teacher.
+    // The objective `auto` trains the same model. The run reports the dialogues of the teacher.
     t.run(&format!(
         "train auto --corpus {SAMPLES} -m ./small -o auto --steps 6 --batch 6 --learning-rate 1e-3"
     ))
@@ -577,7 +577,7 @@ fn a_separator_token_is_added_if_the_tokenizer_has_none() {
     assert!(!t.path("alone/start").exists());
 }
 
-/// Lines of a JSON lines file of a run.
+/// Returns the parsed lines of a JSON lines file of a run.
 pub fn lines(t: &Turnwise, path: &str) -> Vec<Value> {
     t.read(path).lines().map(|l| serde_json::from_str(l).unwrap()).collect()
 }
@@ -612,7 +612,7 @@ fn a_run_is_evaluated_during_training_and_keeps_its_best_step() {
         )),
         "{outcome:?}"
     );
-    // The saved model gives the same value in `bench`.
+    // In `bench`, the saved model has the same value.
     let state: Value = serde_json::from_str(&t.read("run/checkpoints/best/state.json")).unwrap();
     assert_eq!(state["step"], best["step"]);
     let curves = t.read("run/curves.svg");
@@ -623,7 +623,7 @@ fn a_run_is_evaluated_during_training_and_keeps_its_best_step() {
     }
     assert!(t.read("run/model/README.md").contains(&format!("step {}", best["step"])));
     assert!(fs::read(t.path("run/tensorboard/events.out.tfevents.turnwise")).unwrap().len() > 500);
-    // A run that was stopped after a checkpoint and resumed gives the same result.
+    // A run that is stopped after a checkpoint and then resumed has the same result.
     let copy = |from: &str, to: &str| {
         fs::create_dir_all(t.path(to)).unwrap();
         for entry in fs::read_dir(t.path(from)).unwrap() {
@@ -687,8 +687,8 @@ fn without_labels_held_out_dialogues_measure_the_gain() {
     assert!(t.read("run/model/README.md").contains("the halves of 28 held-out dialogues (7.4 by chance) | "));
     assert!(t.read("run/recipe.toml").contains("aside = 400"));
     assert!(t.read("run/curves.svg").contains("neighbors shared by halves, held out"));
-    // The same run again gives the same values. A different seed trains differently, but holds out the same dialogues,
-    // so that the gains of several seeds can be compared.
+    // If the run is repeated, the values are the same. A different seed trains differently, but holds out the same
+    // dialogues, so that the gains of several seeds can be compared.
     t.ok("train run/recipe.toml -o again");
     assert_eq!(lines(&t, "again/evaluations.jsonl")[2]["aside"], measured[2]["aside"]);
     t.ok("train run/recipe.toml --seed 1 -o other");

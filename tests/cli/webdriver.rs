@@ -24,7 +24,7 @@ pub struct Browser {
 }
 
 impl Browser {
-    /// Starts a browser. Returns `None`, and prints the reason, if none is installed.
+    /// Starts a browser. Returns `None`, and prints the reason, if no browser is installed.
     pub fn start() -> Option<Self> {
         let started = Command::new("chromedriver")
             .args(["--port=0"])

@@ -27,7 +27,7 @@ pub struct Server {
     data: TempDir,
 }
 
-/// Path of the program that `tests/milvus.sh` installs; `None` if it is not installed.
+/// Returns the path of the program that `tests/milvus.sh` installs; `None` if it is not installed.
 fn program() -> Option<PathBuf> {
     let folder = match std::env::var_os("TURNWISE_MILVUS") {
         Some(folder) => PathBuf::from(folder),

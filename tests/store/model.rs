@@ -128,7 +128,7 @@ proptest! {
     }
 }
 
-/// Ids in insertion order.
+/// Returns the ids in insertion order.
 fn ids(snapshot: &Snapshot) -> Vec<String> {
     snapshot.dialogues().map(|d| d.unwrap().id.to_string()).collect()
 }

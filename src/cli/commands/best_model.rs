@@ -35,8 +35,8 @@ pub(super) struct Model {
 }
 
 impl Model {
-    /// Returns the default model if it is installed or can be downloaded. Otherwise fits an encoder on the dialogues and saves
-    /// it next to the index.
+    /// Returns the default model if it is installed or can be downloaded. Otherwise fits an encoder on the dialogues
+    /// and saves it next to the index.
     pub(super) fn best(root: &Path, snapshot: &Snapshot, context: &Context<'_>) -> Result<Self> {
         let name = encoders::DEFAULT_MODEL;
         match fetch_default(context) {

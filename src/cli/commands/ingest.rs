@@ -70,11 +70,11 @@ pub(super) fn run(args: IngestArgs, context: &Context<'_>) -> Result<()> {
     fill(writer, location.as_ref(), (plan, files), &options, &derive, context)
 }
 
-/// Ingests into a writer, closes it and prints the result. For an index folder, calls `derive` with the folder to update
-/// the lexical index, the vectors and the graphs.
+/// Ingests into a writer, closes it and prints the result. For an index folder, calls `derive` with the folder to
+/// update the lexical index, the vectors and the graphs.
 ///
-/// If `derive` returns `Err`, the result is not printed. If it returns `Ok(Err(e))`, the result is printed before `e` is
-/// returned.
+/// If `derive` returns `Err`, the result is not printed. If it returns `Ok(Err(e))`, the result is printed before `e`
+/// is returned.
 pub(super) fn fill(
     mut writer: Box<dyn EngineWriter>,
     location: &dyn Location,

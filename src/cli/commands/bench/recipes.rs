@@ -225,7 +225,8 @@ fn write_row(out: &mut dyn Write, row: &RowDone, lines: &[Line<'_>], width: usiz
     }
 }
 
-/// Formats the summary of some tables, such as `3 numbers as expected, 1 missed; of the papers' numbers 1 reproduced, …`.
+/// Formats the summary of some tables, such as `3 numbers as expected, 1 missed; of the papers' numbers 1 reproduced,
+/// …`.
 pub(super) fn summary(tables: &[Table]) -> String {
     let (mut held, mut missed, mut all) = (0, 0, Counts::default());
     for table in tables {

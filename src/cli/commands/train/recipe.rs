@@ -125,8 +125,8 @@ fn objective(name: &str) -> Result<ObjectiveName> {
     })
 }
 
-/// Applies `--preset small`: fewer steps, dialogues and tokens, for a model with twelve wide layers on two CPU cores. Options
-/// that were given are not changed.
+/// Applies `--preset small`: fewer steps, dialogues and tokens, for a model with twelve wide layers on two CPU cores.
+/// Options that were given are not changed.
 fn make_small(recipe: &mut Recipe) {
     recipe.dialogues.get_or_insert(5_000);
     let Some(training) = recipe.objective.definition().steps.as_ref() else { return };
