@@ -21,8 +21,7 @@ fn main() -> turnwise::Result<()> {
     index.add(dialogues.clone())?;
     index.encode(&encoder)?;
 
-    // A search for utterances similar to a stored one needs no encoder, because the vector of the stored utterance is
-    // in the index.
+    // A search with `like` needs no encoder, because the vector of the stored utterance is in the index.
     let searcher: Searcher = index.searcher()?;
     for dialogue in dialogues.iter().take(5) {
         let like = format!("{}#1", dialogue.id);

@@ -1,6 +1,6 @@
 //! Names of all environment variables that turnwise reads.
 
-/// Prefix of the variables that override settings. `config show` lists the settings.
+/// Prefix of the environment variables that override settings. `turnwise config show` lists the settings.
 pub(crate) const PREFIX: &str = "TURNWISE_";
 
 /// Credentials for Milvus: `user:password` or an API key.

@@ -1,4 +1,5 @@
-//! Dense search among real texts with the default model: an exact search compared with NumPy, and graph searches.
+//! Tests dense search among real texts with the default model. Compares exact searches with NumPy, and graph searches
+//! with exact searches.
 
 use std::{fs, path::Path};
 

@@ -1,4 +1,5 @@
-//! `encode --assemble PLACE INPUT… --engine ADDRESS`: stores dialogues in Milvus with the vectors of shards.
+//! Tests of `encode --assemble PLACE INPUT… --engine ADDRESS`, which stores dialogues in Milvus with the vectors of
+//! shards.
 
 use std::fs;
 
@@ -81,7 +82,7 @@ fn missing_shards_and_vectors_are_refused_before_anything_is_written() {
     t.run(&assemble).says(3, &["2/4 is missing", "turnwise encode --shard=2/4 --out=shards in.jsonl"]);
     nothing_there();
     fs::write(&record, bytes).unwrap();
-    // Dialogues that were added to the input after the shards were made.
+    // Test dialogues that were added to the input after the shards were created.
     let text = t.read("in.jsonl");
     let first = text.lines().next().unwrap();
     let id = serde_json::from_str::<Value>(first).unwrap()["id"].as_str().unwrap().to_owned();

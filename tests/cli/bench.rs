@@ -1,4 +1,4 @@
-//! `bench`: the tasks of the papers DialogueCSE and dial2vec, on small files.
+//! Tests of `bench` with the tasks of the papers DialogueCSE and dial2vec, on small files.
 
 use serde_json::{Value, json};
 

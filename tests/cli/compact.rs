@@ -1,4 +1,4 @@
-//! `delete --purge`, `index compact`, `index info` and `index rebuild`.
+//! Tests of `delete --purge`, `index compact`, `index info` and `index rebuild`.
 
 use std::{fs, path::PathBuf};
 

@@ -1,4 +1,4 @@
-//! `train context-cca`: learns a linear layer in closed form and appends it to an encoder.
+//! Tests of `train context-cca`, which learns a linear layer in closed form and appends it to an encoder.
 
 use std::fs;
 

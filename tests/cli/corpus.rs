@@ -1,4 +1,4 @@
-//! `turnwise corpus`: convert, split, export, show, schema, formats.
+//! Tests of `turnwise corpus`: convert, split, export, show, schema and formats.
 
 use std::{collections::BTreeSet, fs, path::Path};
 

@@ -1,4 +1,4 @@
-//! Dense search and its graphs.
+//! Tests of dense search and its graphs.
 
 use std::{
     fs,

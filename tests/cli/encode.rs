@@ -1,4 +1,4 @@
-//! `turnwise encode`, and the output of other commands about vectors.
+//! Tests of `turnwise encode`, and of what other commands print about vectors.
 
 use std::fs;
 

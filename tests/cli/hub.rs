@@ -27,7 +27,7 @@ pub const WEIGHTS: &str = "model.safetensors";
 #[derive(Debug, Clone, PartialEq)]
 pub struct HubRequest {
     pub path: String,
-    /// First requested byte.
+    /// Position of the first requested byte, if only a part of the file is requested.
     pub from: Option<usize>,
     pub token: Option<String>,
 }
@@ -311,8 +311,8 @@ fn weights() -> Vec<u8> {
     [&(header.len() as u64).to_le_bytes()[..], &header, &data].concat()
 }
 
-/// Returns the files of a model with 4 MB of meaningless weights, for tests of interrupted downloads. It cannot be
-/// opened.
+/// Returns the files of a model with 4 MB of meaningless weights, for tests of interrupted downloads. The model cannot
+/// be opened.
 pub fn large_model() -> BTreeMap<String, Vec<u8>> {
     let mut files = model();
     let bytes = (0..1_000_000u32).flat_map(|n| n.wrapping_mul(2_654_435_761).to_le_bytes()).collect();

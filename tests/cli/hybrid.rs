@@ -1,4 +1,4 @@
-//! Hybrid search: fusion, context, filters, batches and tuning.
+//! Tests of hybrid search: fusion, context, filters, batches and tuning.
 
 use std::fs;
 

@@ -1,4 +1,4 @@
-//! `--engine`: the program with Milvus and the sample dialogues.
+//! Tests of `--engine` with Milvus and the sample dialogues.
 
 #[path = "../engines/server.rs"]
 pub mod server;

@@ -1,4 +1,4 @@
-//! `serve --engine`: the API and the page with dialogues in Milvus.
+//! Tests of `serve --engine`: the API and the web page, with dialogues in Milvus.
 
 use std::{
     sync::atomic::{AtomicBool, AtomicUsize, Ordering},

@@ -1,4 +1,4 @@
-//! `duplicates` and `clusters`.
+//! Tests of `duplicates` and `clusters`.
 
 use serde_json::Value;
 

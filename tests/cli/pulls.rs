@@ -1,4 +1,4 @@
-//! `model pull` with a fake hub: a model is installed completely or not at all.
+//! Tests of `model pull` with a fake hub: a model is installed completely or not at all.
 
 use std::{
     fs,

@@ -1,4 +1,4 @@
-//! `turnwise serve`, over real connections.
+//! Tests of `turnwise serve` over real connections.
 
 use std::{
     io::{Read, Write},
@@ -499,11 +499,11 @@ fn an_interrupted_ingest_keeps_complete_records() {
         stream.flush().unwrap();
         stream
     };
-    // A client that stops sending.
+    // Test a client that stops sending.
     answer(begin())
         .says(400, &["the body is incomplete", "no data received for 1 second", "1 record was stored"]);
     assert_eq!(t.ids("x"), ["a", "b"]);
-    // A client that disconnects.
+    // Test a client that disconnects.
     server.ask("DELETE", "/v1/dialogues/b", &[], b"").json(200);
     drop(begin());
     for _ in 0..100 {
@@ -546,7 +546,8 @@ fn a_repeated_ingest_with_an_idempotency_key_gets_the_same_response() {
     server.ask("DELETE", "/v1/dialogues/b", &["Authorization: Bearer one-and-only"], b"").json(200);
     assert_eq!(send(&server, "one-and-only", "7c1f", &body).json(200), first);
     assert_eq!(t.ids("x"), ["a"]);
-    // A different body with the same value, the same value with a different key, and an invalid value.
+    // Test a different body with the same `Idempotency-Key`, the same value with a different API key, and an invalid
+    // value.
     let error = send(&server, "one-and-only", "7c1f", &record("d", "more")).says(422, &["different body"]);
     assert_eq!(error["code"], "idempotency_key_reused");
     assert_eq!(send(&server, "two-and-more", "7c1f", &record("d", "more")).json(200)["taken"]["added"], 1);

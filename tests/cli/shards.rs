@@ -1,4 +1,5 @@
-//! `encode --shard` and `encode --assemble`: shards in any order, and shards that are missing, damaged or duplicate.
+//! Tests of `encode --shard` and `encode --assemble`: shards in any order, and shards that are missing, damaged or
+//! duplicate.
 
 // A skipped test prints the reason.
 #![allow(clippy::print_stderr)]

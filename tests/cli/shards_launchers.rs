@@ -1,4 +1,5 @@
-//! The launchers in `examples/scale`: the Ray driver with killed workers, and the commands for Slurm and Kubernetes.
+//! Tests of the launchers in `examples/scale`: the Ray driver with killed workers, and the commands for Slurm and
+//! Kubernetes.
 
 use std::{fs, path::Path, process::Command};
 

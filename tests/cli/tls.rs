@@ -1,4 +1,4 @@
-//! A server with TLS, and a certificate that the test creates.
+//! Tests of a server with TLS. The tests create the certificate.
 
 // A skipped test prints the reason.
 #![allow(clippy::print_stderr)]

@@ -1,4 +1,4 @@
-//! `turnwise train`: complete, killed and resumed runs, evaluations and errors.
+//! Tests of `turnwise train`: complete, killed and resumed runs, evaluations and errors.
 
 use std::{fs, thread, time::Duration};
 
@@ -153,7 +153,7 @@ fn a_killed_run_resumes_to_the_same_model() {
     t.ok(&format!("{command} -o whole"));
     let mut child =
         t.command(&format!("{command} -o killed").split(' ').collect::<Vec<_>>()).spawn().unwrap();
-    // Killed as soon as a checkpoint exists.
+    // Kill the run as soon as a checkpoint exists.
     while !t.path("killed/checkpoints/step-00000010/state.json").exists()
         && child.try_wait().unwrap().is_none()
     {
@@ -370,7 +370,7 @@ fn an_index_can_be_trained_on() {
 fn a_dialogue_that_is_read_twice_is_used_once() {
     let t = with_encoder();
     write_pieces(&t);
-    // One export has all dialogues. A second one repeats some of them, and has one with changed content.
+    // One export has all dialogues. A second export repeats some of them and has one dialogue with changed content.
     let (all, some) = (t.read("all.jsonl"), t.read("pieces/0.jsonl"));
     let first = some.lines().next().unwrap();
     let mut changed: Value = serde_json::from_str(first).unwrap();
@@ -897,7 +897,7 @@ fn damaged_and_changed_inputs_are_reported() {
     let text = t.read("pieces/2.jsonl");
     t.write("pieces/2.jsonl", text.lines().skip(1).collect::<Vec<_>>().join("\n"));
     t.run(&format!("{command} -o run --resume")).says(2, &["cannot resume the run in run: the dialogues"]);
-    // A truncated archive.
+    // Test a truncated archive.
     t.ok("corpus convert all.jsonl -o pieces/9.jsonl.gz");
     let archive = fs::read(t.path("pieces/9.jsonl.gz")).unwrap();
     t.write("pieces/9.jsonl.gz", &archive[..archive.len() / 2]);

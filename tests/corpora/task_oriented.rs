@@ -1,4 +1,4 @@
-//! Compares SGD, MultiWOZ and MetaLWOz with the counts in the READMEs of the data.
+//! Reads SGD, MultiWOZ and MetaLWOz, and compares the results with the counts in the READMEs of the data.
 
 #![allow(clippy::unwrap_used)]
 

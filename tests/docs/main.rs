@@ -46,7 +46,8 @@ fn the_reference_pages_are_current() {
     for page in generated {
         let name = page.file_name().unwrap();
         let committed = fs::read_to_string(docs().join("reference").join(name)).unwrap_or_default();
-        // The Parquet format and Milvus options depend on features; the pages are those of the default features.
+        // The Parquet format and Milvus options depend on features; the committed pages are generated with the default
+        // features.
         if cfg!(all(feature = "parquet", not(feature = "milvus"))) {
             assert!(
                 fs::read_to_string(&page).unwrap() == committed,

@@ -24,12 +24,12 @@ use turnwise_corpus::{
 use turnwise_search::{Response, SearchRequest, Searcher};
 use turnwise_store::{Snapshot, Store, ingest::IngestOptions};
 
-/// Query of the first search. A sample dialogue says the same in other words.
+/// Query of the first search. A sample dialogue has the same meaning in other words.
 const QUERY: &str = "the card machine kept my card";
 /// Context of the second query, [`FOLLOW_UP`], which is ambiguous without these turns.
 const CONTEXT: [&str; 2] = ["I was charged twice for my subscription this month", "I see both payments here"];
 const FOLLOW_UP: &str = "so when do I get it back?";
-/// Id of the dialogue in the third search, which finds similar dialogues.
+/// Id of the dialogue for the third search, which finds dialogues similar to it.
 const SIMILAR_TO: &str = "deliveries-001";
 
 #[derive(Serialize)]
