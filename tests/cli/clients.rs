@@ -1,6 +1,6 @@
 //! Tests of the server with the official clients of OpenAI's API and of the Model Context Protocol.
 
-// A skipped test prints the reason.
+// Printing is allowed, because a skipped test prints the reason.
 #![allow(clippy::print_stderr)]
 
 use std::{path::PathBuf, process::Command};

@@ -107,7 +107,7 @@ fn topics_and_statistics_are_those_of_the_command_line() {
     let some = server.get("/v1/stats?filter=domain%3Ddeliveries").json(200);
     assert_eq!(some["dialogues"], deliveries);
 
-    // Without vectors there are no topics; the error gives the reason.
+    // Without vectors there are no topics; the error contains the reason.
     t.ok(&format!("ingest -i words {SAMPLES}"));
     let words = Server::start(&t, "-i words");
     words.get("/v1/clusters").says(503, &["no vectors", "turnwise encode"]);

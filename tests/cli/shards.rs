@@ -1,7 +1,7 @@
 //! Tests of `encode --shard` and `encode --assemble`: shards in any order, and shards that are missing, damaged or
 //! duplicate.
 
-// A skipped test prints the reason.
+// Printing is allowed, because a skipped test prints the reason.
 #![allow(clippy::print_stderr)]
 
 use std::{

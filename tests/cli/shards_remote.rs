@@ -1,6 +1,6 @@
 //! Tests with shards in an object store: `encode --shard` with the S3 server that `tests/scale.sh` installs.
 
-// A skipped test prints the reason.
+// Printing is allowed, because a skipped test prints the reason.
 #![allow(clippy::print_stderr)]
 
 use std::{

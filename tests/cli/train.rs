@@ -224,7 +224,7 @@ fn a_folder_has_one_run_at_a_time() {
             "to continue it: `turnwise train runs/one/recipe.toml -o runs/one --resume`",
         ],
     );
-    // A run that was killed before its first step starts.
+    // A run that was killed before its first step can be started again.
     t.write("early/lock", "");
     t.run(&format!(
         "train simcse --corpus {SAMPLES} -m ./small --steps 1 --batch 4 --evaluate-every 0 -o early --resume"
@@ -276,7 +276,7 @@ fn a_damaged_checkpoint_is_reported() {
     t.write(file, &bytes[..bytes.len() / 2]);
     let resume = format!("{command} --resume");
     t.run(&resume).says(4, &["step-00000004", "remove this folder"]);
-    // A flipped bit gives a valid number, so only the checksum detects it.
+    // With a flipped bit, the number is still valid, so only the checksum detects it.
     let mut turned = bytes.clone();
     let last = turned.len() - 1;
     turned[last] ^= 0x40;
@@ -381,7 +381,7 @@ fn a_dialogue_that_is_read_twice_is_used_once() {
     let train = "train simcse -m ./small --steps 3 --batch 4 --evaluate-every 0";
     t.run(&format!("{train} --corpus exports -o twice"))
         .says(0, &["60 dialogues of exports were already read", "with 281 dialogues"]);
-    // A corpus without dialogues of its own gets no steps.
+    // A corpus whose dialogues were all read before gets no training steps.
     t.run(&format!("{train} --corpus once.jsonl all.jsonl -o both"))
         .says(0, &["280 dialogues of all.jsonl were already read", "it has no other dialogues"]);
     assert_eq!(trained(&t, "both"), trained(&t, "twice"));

@@ -1,6 +1,6 @@
 //! Headless browser, controlled through chromedriver by the WebDriver protocol.
 
-// A skipped test prints the reason.
+// Printing is allowed, because a skipped test prints the reason.
 #![allow(clippy::print_stderr)]
 
 use std::{

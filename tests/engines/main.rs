@@ -4,7 +4,7 @@
 //!
 //! The tests compare the hits and their order, but not the BM25 scores.
 
-// A skipped test prints the reason.
+// Printing is allowed, because a skipped test prints the reason.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stderr)]
 
 mod corpus;

@@ -17,7 +17,8 @@ use crate::{
 /// If the scores of two hits differ by less than this value, the hits may be in any order. Some engines compute in 32
 /// bits.
 const TIE: f32 = 2e-4;
-/// Used instead of [`TIE`] for BM25 scores of dialogues. It is larger because Tantivy rounds the length of long texts.
+/// Maximum score difference of ties, instead of [`TIE`], for BM25 scores of dialogues. It is larger because Tantivy
+/// rounds the length of long texts.
 const LEXICAL_TIE: f32 = 0.02;
 /// Number of concurrent clients.
 const CLIENTS: usize = 20;

@@ -1,6 +1,6 @@
 //! Milvus Lite, the Milvus project's single-node server, which a test starts and stops.
 
-// A skipped test prints the reason.
+// Printing is allowed, because a skipped test prints the reason.
 #![allow(clippy::print_stderr)]
 
 use std::{
