@@ -362,6 +362,8 @@ mod in_milvus {
         }
     }
 
+    /// Skipped unless a cluster is set. To run the test:
+    ///
     /// `TURNWISE_MILVUS_URI=milvus://host:19530/an_unused_name cargo test --features milvus --test engines`
     #[test]
     fn a_cluster_gives_the_same_results_as_a_local_index() {
