@@ -1,4 +1,4 @@
-//! Tells the program which profile it was built with, so that `doctor` can warn of a slow one.
+//! Stores the build profile in the program, so that `turnwise doctor` can warn about a slow debug build.
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");

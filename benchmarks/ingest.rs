@@ -26,7 +26,8 @@ fn main() {
     }
 }
 
-/// Returns a command that runs the program with one thread. If `taskset` is available, it also pins it to one core.
+/// Returns a command that runs the program with one thread. If `taskset` is available, the command also pins the
+/// program to one core.
 fn on_one_core(args: &[&str]) -> Command {
     let binary = env!("CARGO_BIN_EXE_turnwise");
     let pinned = Command::new("taskset").arg("-V").output().is_ok();
@@ -115,7 +116,8 @@ fn million(dialogues: u64) {
     }
 }
 
-/// Starts a thread that polls the peak resident memory of a process until it ends. The thread returns it in bytes.
+/// Starts a thread that polls the peak resident memory of a process until it ends. The thread returns the peak memory
+/// in bytes.
 fn watch_memory(child: &Child) -> std::thread::JoinHandle<u64> {
     let status = format!("/proc/{}/status", child.id());
     std::thread::spawn(move || {
@@ -137,7 +139,8 @@ fn watch_memory(child: &Child) -> std::thread::JoinHandle<u64> {
 struct Mark {
     records: u64,
     seconds: f64,
-    /// CPU seconds of the program so far, which exclude waiting for other processes; wall-clock seconds if unknown.
+    /// CPU seconds of the program so far; wall-clock seconds if the CPU time is unknown. CPU time excludes waiting for
+    /// other processes.
     processor: f64,
 }
 

@@ -2,10 +2,10 @@
 //!
 //!     cargo bench --bench kernels -- [TOKENS] [LENGTH]
 //!
-//! Runs a network with the sizes of all-MiniLM-L6 on one thread, with every precision and every SIMD level of this
-//! processor. The batch has about TOKENS tokens (256 by default) in sequences of LENGTH tokens (16 by default). The
-//! variants alternate; each reports the fastest of 30 rounds. For comparison, also computes only the matrix products of
-//! the layers with the crate `gemm`, which candle uses.
+//! Runs a network with the layer sizes of all-MiniLM-L6 on one thread, with every precision and every SIMD level of
+//! this processor. The batch has about TOKENS tokens (256 by default) in sequences of LENGTH tokens (16 by default).
+//! The variants alternate; each reports the fastest of 30 rounds. For comparison, also computes only the matrix
+//! products of the layers with the crate `gemm`, which candle uses.
 
 #![allow(clippy::unwrap_used, clippy::print_stdout)]
 

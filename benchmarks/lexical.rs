@@ -3,7 +3,7 @@
 //! * `samples [UTTERANCES]` (default): searches dialogues that are generated from the sample dialogues.
 //! * `folder FOLDER [UTTERANCES]`: searches the first dialogues of a folder.
 //!
-//! Both stop adding dialogues at UTTERANCES utterances, 200,000 by default. The last dialogue is complete.
+//! Both add complete dialogues until there are at least UTTERANCES utterances, 200,000 by default.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stdout)]
 

@@ -36,7 +36,7 @@ use turnwise_index::{engine::Engine, vectors::Kind};
 use turnwise_milvus::{Milvus, Target, Walk};
 use turnwise_search::{Mode, SearchRequest as Request, Searcher};
 
-/// mimalloc, as in the program turnwise.
+/// The memory allocator mimalloc. The program turnwise also uses mimalloc.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
@@ -96,7 +96,7 @@ fn request(text: &str) -> Request {
     Request { query: text.to_owned(), mode: Some(Mode::Dense), k: K, ..Request::default() }
 }
 
-/// Milvus's own client, with the names of the collections of turnwise that it searches.
+/// Milvus's own client, and the names of the turnwise collections that it searches.
 struct Raw {
     runtime: Runtime,
     client: ClientV2,
@@ -131,7 +131,7 @@ impl Raw {
         texts(columns, "key")
     }
 
-    /// Searches, and fetches the records of the hits. Returns the number of hits.
+    /// Searches and then fetches the records of the hits. Returns the number of hits.
     fn answer(&self, vector: &[f32]) -> usize {
         let keys = self.search(vector);
         let mut different: Vec<String> = keys.iter().map(|key| format!("\"{key}\"")).collect();
@@ -160,7 +160,7 @@ fn texts(columns: &[FieldData], wanted: &str) -> Vec<String> {
     column.unwrap_or_default()
 }
 
-/// Encoder that returns the stored vector of each query text. It panics for other texts.
+/// Encoder that returns the stored vector of a query text. It panics for any other text.
 struct Known {
     dim: usize,
     fingerprint: Fingerprint,

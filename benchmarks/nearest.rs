@@ -9,8 +9,9 @@
 //! contains the score of the tenth nearest vector of each query, also as f32. Without `--truth`, an exact scan computes
 //! these scores.
 //!
-//! Prints JSON objects, one per line. The first ones describe the build and the graph, and the last one its size. The
-//! others have the results of searches on one thread, one object per `ef` and number of reranked candidates:
+//! Prints JSON objects, one per line. The first objects describe the build and the graph; the last object has the size
+//! of the graph. The other objects have the results of searches on one thread, one object per `ef` and number of
+//! reranked candidates:
 //!
 //! - `recall`: recall at 10.
 //! - `qps_cpu`: queries per second of CPU time, in the fastest of `--passes` passes over all queries.
@@ -46,7 +47,7 @@ use turnwise_nearest::{
     SearchOptions, VectorFormat, write_graph,
 };
 
-/// mimalloc, as in the program turnwise.
+/// The memory allocator mimalloc. The program turnwise also uses mimalloc.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
@@ -138,7 +139,8 @@ fn main() {
     );
 }
 
-/// Peak anonymous resident memory of this process in bytes. Each call of `stop` measures it.
+/// Peak anonymous resident memory of this process in bytes. Each call of `stop` measures the memory and updates the
+/// peak.
 #[derive(Default)]
 struct Memory(AtomicUsize);
 
@@ -367,7 +369,7 @@ fn percentile(times: &[Duration], part: f64) -> f64 {
     times[((times.len() as f64 * part) as usize).min(times.len() - 1)].as_secs_f64() * 1e6
 }
 
-/// Memory-mapped file of vectors. An index also maps its vectors.
+/// Memory-mapped file of vectors. An index maps its vectors in the same way.
 struct Mapped(memmap2::Mmap);
 
 impl Mapped {

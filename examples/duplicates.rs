@@ -1,4 +1,5 @@
-//! Finds utterances of the sample dialogues that say nearly the same, by the vectors of a fitted encoder.
+//! Finds utterances of the sample dialogues with nearly the same meaning. Compares vectors from an encoder that is
+//! fitted on the same dialogues.
 //!
 //! `cargo run --release --example duplicates`
 
@@ -20,7 +21,7 @@ fn main() -> turnwise::Result<()> {
     index.add(dialogues.clone())?;
     index.encode(&encoder)?;
 
-    // A search by a stored utterance needs no encoder: its vector is in the index.
+    // A search with `like` needs no encoder, because the vector of the stored utterance is in the index.
     let searcher: Searcher = index.searcher()?;
     for dialogue in dialogues.iter().take(5) {
         let like = format!("{}#1", dialogue.id);

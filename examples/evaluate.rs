@@ -7,7 +7,7 @@
 use turnwise::evaluate::Ranking;
 
 fn main() {
-    // Whether the document at each rank is relevant.
+    // The flags say whether the document at each rank is relevant, best rank first.
     let ranking = Ranking::of_flags([true, false, true, false, false]);
     println!("average precision {:.4}", ranking.average_precision(usize::MAX));
     println!("reciprocal rank   {:.4}", ranking.reciprocal_rank());

@@ -1,4 +1,4 @@
-//! Reads files in any known format and prints what they hold, without an index.
+//! Reads files in any known format and prints the number of dialogues and turns in them. Needs no index.
 //!
 //! `cargo run --release --example formats -- chats.csv exports/`
 

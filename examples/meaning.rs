@@ -18,7 +18,8 @@ fn main() -> turnwise::Result<()> {
     let folder = std::env::temp_dir().join("turnwise-example-meaning");
     let dialogues = samples::dialogues()?;
 
-    // Latent semantic analysis of the utterances. `encoder::open` opens a sentence-transformers model instead.
+    // Fit latent semantic analysis (TF-IDF + SVD) on the utterances. To use a sentence-transformers model instead, call
+    // `encoder::open`.
     let texts = dialogues.iter().flat_map(|d| &d.turns).map(|turn| turn.text.clone());
     let encoder: Arc<dyn Encoder> = Arc::new(fit_tfidf(texts, &TfidfSettings::default())?);
 

@@ -24,16 +24,17 @@ use turnwise_store::{
 
 /// Number of dialogues that are flushed to the disk together.
 const BATCH: usize = 1_000;
-/// Description of this process in the lock file of an index. Other processes that try to write show it in an error.
+/// Text that describes this process in the lock file of an index. If another process tries to write, its error shows
+/// this text.
 const WRITER: &str = "a program that uses turnwise as a library";
 /// Number of texts that are encoded together.
 const ENCODE_BATCH: usize = 4_096;
 
 /// An index in a folder on this machine.
 ///
-/// [`add`](Index::add) and [`ingest`](Index::ingest) write dialogues, [`encode`](Index::encode) computes their vectors, and
-/// [`search`](Index::search) or a [`Searcher`] finds them. Data is on the disk when a method returns. Only one process can
-/// write at a time, but any number can read.
+/// [`add`](Index::add) and [`ingest`](Index::ingest) write dialogues, [`encode`](Index::encode) computes their vectors,
+/// and [`search`](Index::search) or a [`Searcher`] finds them. Data is on the disk when a method returns. Only one
+/// process can write at a time, but any number can read.
 ///
 /// ```
 /// use turnwise::{DialogueId, Index, corpus::{Dialogue, Role}, search::SearchRequest};
@@ -63,7 +64,7 @@ pub struct Index {
 pub struct Added {
     /// Number of added dialogues: those with a new id.
     pub added: u64,
-    /// Number of dialogues that replaced a stored one with the same id and different content.
+    /// Number of dialogues that replaced a stored dialogue with the same id and different content.
     pub replaced: u64,
     /// Number of dialogues that the index already contained with the same id and content.
     pub unchanged: u64,
@@ -81,14 +82,14 @@ impl Index {
         Ok(Index { root })
     }
 
-    /// Opens an index, or creates an empty one.
+    /// Opens the index in a folder. If the folder contains no index, creates an empty one.
     pub fn open_or_create(root: impl Into<PathBuf>) -> Result<Self> {
         let root = root.into();
         Store::open_or_create(&root, WRITER)?.close()?;
         Ok(Index { root })
     }
 
-    /// Folder of the index.
+    /// Returns the folder of the index.
     pub fn path(&self) -> &Path {
         &self.root
     }
@@ -98,17 +99,17 @@ impl Index {
         Snapshot::open(&self.root)
     }
 
-    /// Returns the dialogue with this id; `None` if the index does not have it.
+    /// Returns the dialogue with this id; `None` if the index does not contain it.
     pub fn get(&self, id: &DialogueId) -> Result<Option<Dialogue>> {
         self.snapshot()?.get(id)
     }
 
-    /// Adds dialogues and makes them searchable by keywords. A dialogue replaces a stored one with the same id.
+    /// Adds dialogues and makes them searchable by keywords. A dialogue replaces a stored dialogue with the same id.
     ///
     /// # Errors
     ///
     /// [`Error::Data`] for a dialogue without text, with too many turns, or with turn numbers that do not ascend. The
-    /// dialogues before it are stored, but not yet searchable by keywords.
+    /// dialogues before the invalid one are stored, but not yet searchable by keywords.
     pub fn add(&self, dialogues: impl IntoIterator<Item = Dialogue>) -> Result<Added> {
         let mut store = Store::open(&self.root, WRITER)?;
         let mut outcome = Added::default();
@@ -126,7 +127,7 @@ impl Index {
             }
             Ok(())
         };
-        // The dialogues before an invalid one are kept.
+        // Also commit after an error, to keep the dialogues before the invalid one.
         let written = write();
         let committed = store.commit(None);
         written.and(committed)?;
@@ -149,7 +150,7 @@ impl Index {
         Ok(ingested)
     }
 
-    /// Deletes a dialogue. Returns false if the index does not have it.
+    /// Deletes a dialogue. Returns false if the index does not contain it.
     pub fn delete(&self, id: &DialogueId) -> Result<bool> {
         let mut store = Store::open(&self.root, WRITER)?;
         let deleted = store.delete(id).and_then(|existed| store.commit(None).map(|()| existed));
@@ -159,8 +160,8 @@ impl Index {
         Ok(existed)
     }
 
-    /// Encodes every utterance and every dialogue that has no vector yet. If the existing vectors are of a different encoder,
-    /// encodes everything and replaces them.
+    /// Encodes every utterance and every dialogue that has no vector yet. If the existing vectors are from a different
+    /// encoder, encodes everything and replaces them.
     pub fn encode(&self, encoder: &dyn Encoder) -> Result<EncodeProgress> {
         let options = Options::default();
         let recipe = Recipe::of(encoder, encoder.name(), "auto", &Tokens::default(), &options);
@@ -177,21 +178,22 @@ impl Index {
         Ok(filled)
     }
 
-    /// Builds HNSW graphs over the vectors, so that a dense search does not compare the query with all of them. Returns
-    /// `None` if the index has no vectors.
+    /// Builds HNSW graphs (approximate nearest-neighbor graphs) over the vectors, to make dense searches faster.
+    /// Returns `None` if the index has no vectors.
     pub fn build(&self) -> Result<Option<dense::Built>> {
         dense::build(&self.root, &self.snapshot()?, &BuildOptions::default(), WRITER, &|| false)
     }
 
-    /// Searches by keywords (BM25), or for items similar to a stored one (`like`).
+    /// Searches by keywords (BM25). If the request has `like`, the id of a stored item, searches for items similar to
+    /// that item instead.
     ///
-    /// For many requests, open the index once with [`searcher`](Index::searcher). A dense or hybrid search for a text also
-    /// needs [`Searcher::with_encoder`].
+    /// For many requests, open the index once with [`searcher`](Index::searcher). A dense or hybrid search for a text
+    /// also needs [`Searcher::with_encoder`].
     ///
     /// # Errors
     ///
-    /// [`Error::Input`] for a text query with an option that needs an encoder: another mode than BM25, `exact`, `rerank`
-    /// or `min_percentile`.
+    /// [`Error::Input`] for a text query with an option that needs an encoder: a mode other than BM25, `exact`,
+    /// `rerank` or `min_percentile`.
     pub fn search(&self, request: &SearchRequest) -> Result<Response> {
         let mut request = request.clone();
         let is_text = request.like.is_none() && request.dialogue.is_none();
@@ -202,8 +204,8 @@ impl Index {
         self.searcher()?.search(&request)
     }
 
-    /// Finds the `k` items most similar to a stored one. `id` is the id of an utterance (`call-17#1`), to find utterances, or
-    /// of a dialogue (`call-17`), to find dialogues.
+    /// Finds the `k` items most similar to a stored item. If `id` is an utterance id (`call-17#1`), finds utterances;
+    /// if it is a dialogue id (`call-17`), finds dialogues.
     pub fn similar(&self, id: &str, k: usize) -> Result<Response> {
         let kind = if id.parse::<UtteranceId>().is_ok() { HitKind::Utterances } else { HitKind::Dialogues };
         let request = SearchRequest { like: Some(id.to_owned()), k, of: kind, ..SearchRequest::default() };
@@ -223,8 +225,8 @@ impl Index {
         clusters(&self.snapshot()?, &vectors, &options, &|| false)
     }
 
-    /// Returns a searcher over the current state of the index. Dense and hybrid searches for a text also need the encoder
-    /// ([`Searcher::with_encoder`]).
+    /// Returns a searcher over the current state of the index. Dense and hybrid searches for a text also need the
+    /// encoder ([`Searcher::with_encoder`]).
     pub fn searcher(&self) -> Result<Searcher> {
         Searcher::open(&self.root)
     }

@@ -7,12 +7,12 @@
 //!
 //! - [`corpus`]: dialogues, and reading and writing them in many formats
 //! - [`encoder`]: models that encode texts as vectors
-//! - [`search`]: requests, hits, topics and near-duplicates
+//! - [`search`]: search requests, hits, topics and near-duplicates
 //! - [`train`]: training of encoders without labels
 //! - [`evaluate`]: evaluation of rankings
 //! - `serve` (feature `serve`): the HTTP server
 //!
-//! The folder `examples/` of the repository has small programs.
+//! The folder `examples/` of the repository contains small example programs.
 //!
 //! ```
 //! use turnwise::{Index, search::SearchRequest};
@@ -90,8 +90,8 @@ pub mod corpus {
 
 /// Models that encode texts as vectors.
 ///
-/// [`open`](encoder::open) opens a model folder in the layout of sentence-transformers. [`fit_tfidf`](encoder::fit_tfidf)
-/// fits a TF-IDF encoder on your own texts, without a neural network.
+/// [`open`](encoder::open) opens a model folder in the layout of sentence-transformers.
+/// [`fit_tfidf`](encoder::fit_tfidf) fits a TF-IDF encoder on your own texts, without a neural network.
 pub mod encoder {
     pub use turnwise_encoder::{
         DeviceChoice, DialogueMode, DialogueOptions, DialoguePooling, EncodeStats, Encoded, Encoder,
@@ -106,7 +106,7 @@ pub mod encoder {
     };
 }
 
-/// Requests, hits, topics and near-duplicates.
+/// Search requests, hits, topics and near-duplicates.
 pub mod search {
     pub use turnwise_search::{
         Candidates, EffectiveQuery, Explanation, Facet, FacetValue, Facets, Fusion, FusionExplanation,
@@ -133,9 +133,8 @@ pub mod train {
 /// ```
 /// use turnwise::evaluate::Ranking;
 ///
-/// // Whether the document at each rank is relevant.
-/// let ranking = Ranking::of_flags([true, false, true]);
-/// assert_eq!(ranking.reciprocal_rank(), 1.0);
+/// // The flags say whether the document at each rank is relevant, best rank first. let ranking =
+/// Ranking::of_flags([true, false, true]); assert_eq!(ranking.reciprocal_rank(), 1.0);
 /// ```
 pub mod evaluate {
     pub use turnwise_eval::{

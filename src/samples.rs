@@ -1,5 +1,5 @@
-//! Sample data written for turnwise: 240 English and 40 Chinese support dialogues in 12 domains, and scored sentence
-//! pairs.
+//! Sample data written for turnwise: 240 English and 40 Chinese support dialogues in 12 domains, and sentence pairs
+//! with similarity scores.
 
 macro_rules! support {
     ($($name:literal),* $(,)?) => {
@@ -25,7 +25,8 @@ support!(
     "zh.jsonl",
 );
 
-/// Sentence pairs, scored from 1 to 5 by one person. Tab-separated lines: score, sentence, sentence.
+/// Sentence pairs with similarity scores from 1 to 5, all given by one person. A line has three tab-separated columns:
+/// score, first sentence, second sentence.
 pub const PAIRS: &str = include_str!("../examples/benchmarks/pairs.tsv");
 
 /// Returns the support dialogues of [`SUPPORT`].

@@ -26,7 +26,8 @@ use turnwise_store::{Prepared, Snapshot, Store, verify};
 const KILLS: usize = 200;
 const DIALOGUES: usize = 4000;
 
-/// Seeded pseudo-random number generator. The random choices of a failed run can be repeated, but not its timing.
+/// Pseudo-random number generator with a fixed seed. It makes the random choices of a failed run repeatable, but not
+/// its timing.
 struct Random(u64);
 
 impl Random {
@@ -58,7 +59,7 @@ fn program(folder: &Path) -> Command {
     command
 }
 
-/// Outcome of an ingest that was killed or finished earlier.
+/// Outcome of an ingest that was killed, unless it finished before the kill.
 struct KilledIngest {
     /// Number of acknowledged records.
     acknowledged: usize,
@@ -120,7 +121,8 @@ fn killed_ingest(folder: &Path, corpus: &Path, indexed: bool, after: Duration) -
     }
 }
 
-/// Reads the version of each dialogue, by number, and checks its text. Empty if the index cannot be opened.
+/// Checks the text of each dialogue and returns its version, by the number of the dialogue. Returns an empty map if the
+/// index cannot be opened.
 fn versions(index: &Path) -> BTreeMap<usize, u32> {
     let Ok(snapshot) = Snapshot::open(index) else { return BTreeMap::new() };
     let mut versions = BTreeMap::new();
@@ -169,7 +171,7 @@ fn two_hundred_kills_lose_no_acknowledged_record() {
         kills += usize::from(!ended);
         acknowledged = acknowledged.max(records);
         let now = versions(&index);
-        // The first dialogues have the new version, and all others the old one.
+        // The first dialogues have the new version; all others have the old version.
         let done = (0..DIALOGUES).take_while(|n| now.get(n) == Some(&version)).count();
         assert!(done >= acknowledged, "{acknowledged} were acknowledged, {done} exist");
         assert!(

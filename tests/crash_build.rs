@@ -1,5 +1,5 @@
-//! Kills `index build` at random points while searches run. Each search must use complete graphs, old or new. Its hits
-//! must be those of an exact search, without deleted dialogues.
+//! Kills `index build` at random points while searches run. Each search must use complete graphs, either old or new.
+//! Its hits must equal those of an exact search and must not include deleted dialogues.
 
 #![cfg(all(unix, feature = "cli"))]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stderr)]
@@ -42,7 +42,7 @@ fn change(folder: &Path, version: usize) {
         let turns: Vec<_> = texts.iter().map(|t| serde_json::json!({"role": "user", "text": t})).collect();
         format!("{}\n", serde_json::json!({"id": format!("d{n:04}"), "turns": turns}))
     };
-    // The first version creates all dialogues; each later version changes every third one.
+    // The first version creates all dialogues; each later version changes every third dialogue.
     let some = (0..DIALOGUES).filter(|n| version == 0 || (n + version).is_multiple_of(3));
     fs::write(folder.join("in.jsonl"), some.map(line).collect::<String>()).unwrap();
     run(folder, &["ingest", "-q", "-i", "x", "--no-encode", "in.jsonl"]);

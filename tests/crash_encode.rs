@@ -29,7 +29,7 @@ fn program(folder: &Path) -> Command {
     command
 }
 
-/// All vectors in use, by kind and key.
+/// Returns all vectors in use, by kind and key.
 fn vectors(index: &Path) -> BTreeMap<(usize, [u8; 16]), Vec<u32>> {
     let Some(reader) = VectorReader::open(index).unwrap() else { return BTreeMap::new() };
     let mut all = BTreeMap::new();

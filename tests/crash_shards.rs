@@ -48,7 +48,7 @@ fn start(folder: &Path, shard: usize) -> Child {
     program(folder).args(args).spawn().unwrap()
 }
 
-/// Files of a shard with this suffix, without hidden files.
+/// Returns the files of a shard that have this suffix, without hidden files.
 fn visible(folder: &Path, shard: usize, ending: &str) -> Vec<PathBuf> {
     let beginning = format!("shard-{shard:05}-");
     let Ok(entries) = fs::read_dir(folder.join("shards")) else { return Vec::new() };

@@ -35,7 +35,7 @@ const NEED_THE_MODEL: [&str; 7] = [
     "turnwise encode -i chats --model runs/turns/model --replace",
 ];
 
-/// The user's model cache, so that the model is not downloaded in every test.
+/// Returns the user's model cache. With it, the model is not downloaded in every test.
 fn model_cache() -> PathBuf {
     let path = |name: &str| std::env::var_os(name).map(PathBuf::from);
     let home = || path("HF_HOME").or_else(|| Some(path("HOME")?.join(".cache/huggingface")));

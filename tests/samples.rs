@@ -1,4 +1,4 @@
-//! The sample corpus has the properties that its README states.
+//! Checks that the sample corpus has the properties that its README states.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 

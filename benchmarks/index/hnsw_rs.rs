@@ -1,6 +1,7 @@
-//! Adapter for the crate hnsw_rs, for comparison: builds and searches its graphs, without quantization.
+//! Adapter that builds and searches graphs of the crate hnsw_rs, for comparison. The graphs are not quantized.
 //!
-//! The distance function is ours. That of hnsw_rs aborts the process if rounding makes an inner product exceed 1.
+//! The adapter has its own distance function. The distance function of hnsw_rs aborts the process if rounding makes an
+//! inner product exceed 1.
 
 use std::{cell::RefCell, path::Path};
 
@@ -30,9 +31,9 @@ pub fn open(file: &Path) -> HnswIo {
     HnswIo::new(file.parent().unwrap(), file.file_name().unwrap().to_str().unwrap())
 }
 
-/// Builds a graph on one thread. The returned function writes it to files next to the given path.
+/// Builds a graph on one thread. The returned function writes the graph to files next to the given path.
 ///
-/// It also writes an empty file at the path itself, which marks the graph as built.
+/// The returned function also writes an empty file at the path itself, to mark the graph as built.
 pub fn build(base: &[f32], dim: usize, options: &BuildOptions) -> impl FnOnce(&Path) {
     let graph: Hnsw<'_, f32, Apart> = Hnsw::new(options.m, base.len() / dim, 16, options.ef, Apart);
     for (row, vector) in base.chunks_exact(dim).enumerate() {
@@ -49,7 +50,7 @@ impl<'a> Peer<'a> {
         Peer { graph: files.load_hnsw_with_dist(Apart).unwrap() }
     }
 
-    /// Returns the `k` nearest rows and their inner products with the query, the nearest first.
+    /// Returns the `k` nearest rows and their inner products with the query, nearest first.
     pub fn search(&self, query: &[f32], k: usize, ef: usize) -> Vec<(u32, f32)> {
         let found = self.graph.search(query, k, ef);
         found.into_iter().map(|hit| (hit.d_id as u32, 1.0 - hit.distance)).collect()

@@ -74,8 +74,8 @@ enum Way {
     },
 }
 
-/// Results of the requests: response times in milliseconds of the successful ones (status 200), and numbers of the
-/// refused ones (status 429) and of all others.
+/// Results of the requests: the response times of successful requests (status 200) in milliseconds, the number of
+/// refused requests (status 429), and the number of all other requests.
 #[derive(Default)]
 struct Seen {
     millis: RefCell<Vec<f64>>,
@@ -130,7 +130,7 @@ fn main() {
 
 /// Sends `rate` requests per second. Returns the results, and the numbers of open slow connections before and after.
 ///
-/// A request waits if its connection is still busy. Its response time begins when it was due.
+/// A request waits if its connection is still busy. The waiting time is part of its response time.
 async fn paced(
     target: &Target,
     bodies: Rc<[String]>,
@@ -143,8 +143,8 @@ async fn paced(
     for n in 0..slow {
         let (target, open, bodies) = (target.clone(), open.clone(), bodies.clone());
         spawn_local(async move {
-            // The starts are staggered, so that the server does not have to process many of these searches at once. A
-            // connection that has ended is opened again.
+            // The starts are staggered, so that the server does not have to process many of these searches at once. If
+            // a connection ends, it is opened again.
             sleep(STAGGER * n as u32).await;
             loop {
                 open.set(open.get() + 1);

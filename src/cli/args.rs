@@ -124,7 +124,8 @@ pub(crate) enum Format {
 }
 
 impl Command {
-    /// Whether the command handles `--engine` itself: supports the option, or refuses it with a message of its own.
+    /// Returns whether the command handles `--engine` itself: either it supports the option, or it refuses it with its
+    /// own message.
     pub(crate) fn handles_engine(&self) -> bool {
         use Command::*;
         match self {
@@ -305,7 +306,7 @@ pub(crate) enum Command {
     },
 }
 
-/// Parses a value. Appends the hint to the error, because clap shows a single message.
+/// Parses a value. Appends the hint of an error to its message, because clap shows only one message.
 fn parse_value<T: FromStr<Err = Error>>(text: &str) -> Result<T, String> {
     text.parse().map_err(|e: Error| e.message_and_hint())
 }

@@ -1,4 +1,4 @@
-//! Opens encoders by the name or folder of a model, such as the value of `--model`, and configures the access to the
+//! Opens encoders by the name or folder of a model, such as the value of `--model`. Also configures the access to the
 //! Hugging Face hub. Both depend on settings and environment variables.
 
 use std::collections::BTreeMap;
@@ -22,7 +22,7 @@ use turnwise_shards::vector_files::{self, VectorFileFormat};
 type Environment<'a> = &'a dyn Fn(&str) -> Option<String>;
 
 impl Context<'_> {
-    /// Folders of downloaded (`cache`) and imported models.
+    /// Returns the folders of downloaded models (`cache`) and of imported models (`imports`).
     pub(crate) fn places(&self) -> Places {
         let set = &self.settings.models_dir;
         let imports = if set.as_os_str().is_empty() { imports(&env_vars::get) } else { set.clone() };
@@ -35,7 +35,7 @@ impl Context<'_> {
     }
 }
 
-/// Configuration of the access to the hub, from the environment variables of the Hugging Face libraries.
+/// Returns the configuration for accessing the Hugging Face hub, read from the environment variables of its libraries.
 pub(crate) fn hub() -> Hub {
     hub_from(&env_vars::get)
 }
@@ -73,7 +73,7 @@ fn home(environment: Environment<'_>) -> PathBuf {
     environment(env_vars::HOME).map_or_else(|| Path::new(".").to_owned(), PathBuf::from)
 }
 
-/// Name of the model to use if none is given.
+/// Name of the model that is used if the user names none.
 pub(crate) const DEFAULT_MODEL: &str = DEFAULT;
 
 /// Function that opens an encoder by the name of its model, with the given settings.
@@ -88,12 +88,12 @@ pub(crate) fn open(context: &Context<'_>, model: &str, settings: &Settings) -> R
     Ok(encoder)
 }
 
-/// Whether a model is static: without a neural network. Static models have no choice of precision.
+/// Returns whether a model is static, that is, has no neural network. The precision of a static model cannot be chosen.
 pub(crate) fn is_static(context: &Context<'_>, model: &str) -> Result<bool> {
     Ok(statics::is_static(&context.model(model)?.path))
 }
 
-/// Writes vectors to a NumPy file, and the row numbers, from 1, to its file of ids.
+/// Writes vectors to a NumPy file. The row numbers, counted from 1, are the ids in the id file next to it.
 pub(crate) fn write_npy(path: &Path, vectors: &Vectors) -> Result<()> {
     let mut sink = vector_files::create(path, VectorFileFormat::Npy, vectors.dim(), &BTreeMap::new())?;
     let ids: Vec<String> = (1..=vectors.len()).map(|n| n.to_string()).collect();
@@ -122,8 +122,8 @@ impl Given {
     }
 }
 
-/// Name of a model that stays valid if the working folder changes: the absolute path of a folder, or the name as
-/// given.
+/// Returns a name of the model that stays valid if the working folder changes. This is the absolute path if `model` is
+/// a folder, else `model` itself.
 pub(crate) fn absolute_name(model: &str) -> String {
     match std::fs::canonicalize(model) {
         Ok(path) if Path::new(model).is_dir() => path.display().to_string(),

@@ -1,13 +1,13 @@
 //! Names of all environment variables that turnwise reads.
 
-/// Prefix of the variables that override settings. `config show` lists the settings.
+/// Prefix of the environment variables that override settings. `turnwise config show` lists the settings.
 pub(crate) const PREFIX: &str = "TURNWISE_";
 
 /// Credentials for Milvus: `user:password` or an API key.
 #[cfg(feature = "milvus")]
 pub(crate) const MILVUS_TOKEN: &str = "TURNWISE_MILVUS_TOKEN";
 
-/// API keys of `serve`.
+/// API keys that the server (`turnwise serve`) accepts.
 #[cfg(feature = "serve")]
 pub(crate) const KEYS: &str = "TURNWISE_API_KEYS";
 
@@ -21,8 +21,8 @@ pub(crate) const XDG_CACHE_HOME: &str = "XDG_CACHE_HOME";
 /// The user's data folder (XDG). Default: `$HOME/.local/share`.
 pub(crate) const XDG_DATA_HOME: &str = "XDG_DATA_HOME";
 
-// The variables below are those of the Hugging Face libraries and have the same meaning. The HTTP client reads
-// ALL_PROXY, HTTPS_PROXY, HTTP_PROXY and NO_PROXY itself.
+// The Hugging Face libraries use the variables below with the same meaning. The HTTP client reads ALL_PROXY,
+// HTTPS_PROXY, HTTP_PROXY and NO_PROXY itself.
 
 /// Folder of the Hugging Face libraries. The model cache is its subfolder `hub`.
 pub(crate) const HF_HOME: &str = "HF_HOME";
@@ -40,12 +40,13 @@ pub(crate) const SSL_CERT_FILE: &str = "SSL_CERT_FILE";
 /// `SSL_CERT_FILE` is not set.
 pub(crate) const REQUESTS_CA_BUNDLE: &str = "REQUESTS_CA_BUNDLE";
 
-/// Value of an environment variable; `None` if it is empty, not set or not UTF-8.
+/// Returns the value of an environment variable; `None` if it is empty, not set or not UTF-8.
 pub(crate) fn get(name: &str) -> Option<String> {
     std::env::var(name).ok().filter(|value| !value.is_empty())
 }
 
-/// Name of the variable of a setting: `TURNWISE_INGEST_MAX_ERRORS` for `ingest.max_errors`.
+/// Returns the name of the environment variable for a setting, such as `TURNWISE_INGEST_MAX_ERRORS` for
+/// `ingest.max_errors`.
 pub(crate) fn of_setting(key: &str) -> String {
     format!("{PREFIX}{}", key.replace('.', "_").to_uppercase())
 }

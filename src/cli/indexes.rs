@@ -10,7 +10,7 @@ use turnwise_milvus::{MilvusLocation, Target};
 use turnwise_search::Searcher;
 use turnwise_store::{IndexPaths, Manifest, Snapshot};
 
-/// Names of the indexes in a folder, sorted.
+/// Returns the sorted names of the indexes in a folder.
 pub(crate) fn list(folder: &Path) -> Vec<String> {
     let Ok(entries) = std::fs::read_dir(folder) else { return Vec::new() };
     let mut names: Vec<String> = entries
@@ -23,7 +23,8 @@ pub(crate) fn list(folder: &Path) -> Vec<String> {
 }
 
 impl Context<'_> {
-    /// Folder of the index given by `-i` or by the setting `index`. Does not check whether the folder exists.
+    /// Returns the folder of the index given by `-i` or by the setting `index`. Does not check whether the folder
+    /// exists.
     pub(crate) fn index(&self) -> Result<PathBuf> {
         if let Some(address) = &self.settings.engine {
             return Err(Error::input(format!("this command needs an index on this machine, not {address}"))
@@ -39,18 +40,18 @@ impl Context<'_> {
         Ok(self.folder_of(name))
     }
 
-    /// Folder of an index: `name` itself if it is a path, else the subfolder `name` of the indexes folder.
+    /// Returns the folder of an index: `name` itself if it is a path, else the subfolder `name` of the indexes folder.
     pub(crate) fn folder_of(&self, name: &str) -> PathBuf {
         let is_path = name.contains(['/', '\\']) || name == "." || name == "..";
         if is_path { PathBuf::from(name) } else { self.settings.indexes_dir.join(name) }
     }
 
-    /// Folder of the index given by `-i`. Fails if the index does not exist.
+    /// Returns the folder of the index given by `-i`. Fails if the index does not exist.
     pub(crate) fn existing_index(&self) -> Result<PathBuf> {
         existing(self.index()?)
     }
 
-    /// Folder of an index, by name or path. Fails if the index does not exist.
+    /// Returns the folder of an index, given by name or path. Fails if the index does not exist.
     #[cfg(feature = "serve")]
     pub(crate) fn existing(&self, name: &str) -> Result<PathBuf> {
         existing(self.folder_of(name))
@@ -89,13 +90,13 @@ fn milvus(address: &str, context: &Context<'_>) -> Result<Box<dyn Location>> {
 
 #[cfg(feature = "milvus")]
 impl Context<'_> {
-    /// Milvus collection given by `--engine`, with the credentials.
+    /// Returns the Milvus collection given by `--engine`, with the credentials.
     pub(crate) fn milvus_target(&self) -> Result<Target> {
         self.milvus_target_at(self.settings.engine.as_deref().unwrap_or_default())
     }
 
-    /// Milvus collection at an address, with the credentials. Returns an error if the credentials would be sent
-    /// unencrypted to another machine.
+    /// Returns the Milvus collection at an address, with the credentials. Returns an error if the credentials would be
+    /// sent unencrypted to another machine.
     pub(crate) fn milvus_target_at(&self, address: &str) -> Result<Target> {
         let target: Target = address.parse()?;
         let token = env_vars::get(env_vars::MILVUS_TOKEN);
@@ -109,7 +110,7 @@ impl Context<'_> {
     }
 }
 
-/// Type of the Milvus collection in a build without Milvus. It has no values.
+/// Replaces the type of a Milvus collection in a build without Milvus. It has no values.
 #[cfg(not(feature = "milvus"))]
 pub(crate) enum NoTarget {}
 
@@ -126,14 +127,16 @@ impl Context<'_> {
     }
 }
 
-/// Error for `--engine` on a command that does not use it. The setting `engine` is ignored by such commands instead.
+/// Returns the error for the option `--engine` on a command that does not use it. Such commands ignore the setting
+/// `engine` without an error.
 pub(crate) fn unused_engine() -> Error {
     Error::input("this command does not support --engine, because it neither searches nor fills Milvus")
         .with_hint("leave it out; `turnwise migrate` copies a Milvus collection to an index on this machine")
 }
 
 impl Context<'_> {
-    /// Location given by `--engine`, or else the index given by `-i`. Does not check whether the location exists.
+    /// Returns the location given by `--engine`, or else the index given by `-i`. Does not check whether the location
+    /// exists.
     pub(crate) fn location(&self) -> Result<Box<dyn Location>> {
         match &self.settings.engine {
             Some(address) => at(address, self),
@@ -141,7 +144,7 @@ impl Context<'_> {
         }
     }
 
-    /// Location given by `--engine`, or else the index given by `-i`. Fails if the index does not exist.
+    /// Returns the location given by `--engine`, or else the index given by `-i`. Fails if the index does not exist.
     pub(crate) fn existing_location(&self) -> Result<Box<dyn Location>> {
         match &self.settings.engine {
             Some(address) => at(address, self),
@@ -149,7 +152,7 @@ impl Context<'_> {
         }
     }
 
-    /// Opens the dialogues of `--engine`, or else the index of `-i`, for searching.
+    /// Opens the collection given by `--engine`, or else the index given by `-i`, for searching.
     pub(crate) fn searcher(&self) -> Result<Searcher> {
         Searcher::at(self.existing_location()?.as_ref())
     }

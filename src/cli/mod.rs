@@ -121,7 +121,7 @@ fn start_threads(settings: &Settings) -> Result<()> {
 }
 
 fn fail(printer: &Printer, e: &Error) -> ExitCode {
-    // The reader of the output has closed the pipe, as `head` does. This is not an error.
+    // If the program that reads the output has closed the pipe, as `head` does, this is not an error.
     if let Error::Io { source, .. } = e
         && source.kind() == io::ErrorKind::BrokenPipe
     {
@@ -131,7 +131,8 @@ fn fail(printer: &Printer, e: &Error) -> ExitCode {
     ExitCode::from(e.class().exit_code())
 }
 
-/// Makes clap parse a negative number as a value. The error is then about the value, not about an unknown option.
+/// Makes clap parse a negative number as a value. If the value is not allowed, the error is then about the value, not
+/// about an unknown option.
 fn allow_negative_numbers(command: clap::Command) -> clap::Command {
     command
         .mut_args(|arg| match arg.get_action().takes_values() {
@@ -141,7 +142,7 @@ fn allow_negative_numbers(command: clap::Command) -> clap::Command {
         .mut_subcommands(allow_negative_numbers)
 }
 
-/// Message of [`std::num::ParseIntError`]. Clap includes it in its error messages.
+/// Message of [`std::num::ParseIntError`] for text that is not a number. Clap includes it in its error messages.
 const INVALID_DIGIT: &str = "invalid digit found in string";
 
 fn print_clap_error(e: &clap::Error) -> ExitCode {
@@ -171,8 +172,8 @@ fn command_line(args: &[OsString]) -> String {
     line
 }
 
-/// Installs a hook that prints a panic as an internal error with its source location. Panics that are caught and converted
-/// to errors are not printed.
+/// Installs a hook that prints a panic as an internal error with its source location. Panics that are caught and
+/// converted to errors are not printed.
 fn install_panic_hook() {
     std::panic::set_hook(Box::new(|info| {
         if turnwise_core::error::panic_is_caught() {
@@ -189,7 +190,7 @@ fn install_panic_hook() {
     }));
 }
 
-/// Definition of the command line, for shell completions, the man page and tests.
+/// Returns the definition of the command line, for shell completions, the man page and tests.
 pub fn definition() -> clap::Command {
     Cli::command()
 }

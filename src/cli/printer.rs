@@ -33,7 +33,7 @@ pub(crate) fn totals(dialogues: u64, turns: u64) -> String {
     format!("{} with {}", counted(dialogues, "dialogue"), counted(turns, "turn"))
 }
 
-/// Formats a number of items per second.
+/// Formats a speed as a number of items per second.
 pub(crate) fn rate(n: u64, seconds: f64) -> String {
     grouped((n as f64 / seconds.max(1e-3)) as u64)
 }
@@ -63,23 +63,24 @@ impl Printer {
         }
     }
 
-    /// Printer to use before the settings are known.
+    /// Returns a printer to use before the settings are known.
     pub(crate) fn plain() -> Self {
         Printer { format: Format::Text, quiet: false, verbose: 0, progress: false }
     }
 
-    /// Printer for background work. Prints warnings, errors and hints, but no status messages.
+    /// Returns a printer for background work. It prints warnings, errors and hints, but no status messages.
     #[cfg(feature = "serve")]
     pub(crate) fn for_warnings() -> Self {
         Printer { quiet: true, ..Printer::plain() }
     }
 
-    /// How to show progress: `None` for not at all, `Some(true)` as a bar on a terminal, `Some(false)` as lines of text.
+    /// Returns how to show progress: `Some(true)` as a bar on a terminal, `Some(false)` as lines of text, `None` not at
+    /// all.
     pub(crate) fn progress(&self) -> Option<bool> {
         self.progress.then(|| io::stderr().is_terminal())
     }
 
-    /// Whether --verbose was given.
+    /// Returns whether --verbose was given.
     pub(crate) fn is_verbose(&self) -> bool {
         self.verbose > 0
     }
@@ -91,7 +92,7 @@ impl Printer {
         }
     }
 
-    /// Prints a line of details if --verbose is given.
+    /// Prints a line of details if --verbose is given and --quiet is not.
     pub(crate) fn detail(&self, text: impl AsRef<str>) {
         if self.is_verbose() && !self.quiet {
             self.line(&format!("{DIM}{}{DIM:#}", text.as_ref()));
@@ -128,7 +129,7 @@ impl Printer {
         let _ = writeln!(anstream::stderr().lock(), "{text}");
     }
 
-    /// Prints a result as JSON, or as text with the function `text`.
+    /// Prints a result in the output format given by --format. The function `text` writes the text format.
     pub(crate) fn result<T: serde::Serialize>(
         &self,
         value: &T,
@@ -144,7 +145,8 @@ impl Printer {
         })
     }
 
-    /// Prints a list of results as a JSON array, as JSON lines, or as text with the function `text`.
+    /// Prints a list of results in the output format: a JSON array, JSON lines (one result per line), or text. The
+    /// function `text` writes the text format.
     pub(crate) fn results<T: serde::Serialize>(
         &self,
         values: &[T],

@@ -28,9 +28,9 @@ pub(crate) struct ProgressBar<'a> {
     what: &'static str,
     unit: &'static str,
     total: Option<u64>,
-    /// Values of `done` and `units` at the start, for the speed and the remaining time.
+    /// Values of `done` and `units` at the start. They do not count toward the speed and the remaining time.
     before: (u64, u64),
-    /// Text to print after the number of units.
+    /// Text to print after the speed.
     suffix: String,
     started: Instant,
     last: Instant,
@@ -44,7 +44,7 @@ enum Style {
 }
 
 impl<'a> ProgressBar<'a> {
-    /// Starts showing progress. `total` is the final value of `done` in [`ProgressBar::set`]; `None` if it is not known.
+    /// Starts showing progress. `total` is the final value of `done` in [`ProgressBar::set`]; `None` if unknown.
     pub(crate) fn new(
         printer: &'a Printer,
         what: &'static str,
@@ -70,7 +70,7 @@ impl<'a> ProgressBar<'a> {
         }
     }
 
-    /// Starts the display at work that an earlier run has done. That work does not count for the speed.
+    /// Starts the display at the progress that an earlier run reached. That progress does not count toward the speed.
     pub(crate) fn after(mut self, done: u64, units: u64) -> Self {
         self.before = (done, units);
         if let Style::Bar(bar) = &self.style {
@@ -80,12 +80,13 @@ impl<'a> ProgressBar<'a> {
         self
     }
 
-    /// Sets a text to print after the number of units, beginning with the next update.
+    /// Sets a text to print after the speed, beginning with the next update.
     pub(crate) fn set_suffix(&mut self, suffix: String) {
         self.suffix = format!(", {suffix}");
     }
 
-    /// Updates the progress: `done` of the total, and the number of `units`, such as dialogues.
+    /// Updates the progress. `done` is the finished part of the total; `units` is the number of finished units, such as
+    /// dialogues.
     pub(crate) fn set(&mut self, done: u64, units: u64) {
         let rate = rate(units.saturating_sub(self.before.1), self.seconds());
         match &self.style {
@@ -126,7 +127,7 @@ impl<'a> ProgressBar<'a> {
         }
     }
 
-    /// Seconds since the start.
+    /// Returns the seconds since the start.
     pub(crate) fn seconds(&self) -> f64 {
         self.started.elapsed().as_secs_f64()
     }
@@ -140,7 +141,8 @@ impl Drop for ProgressBar<'_> {
     }
 }
 
-/// Without a terminal, the remaining time is printed only after 1/200 of the total is done.
+/// Without a terminal, the remaining time is printed only after 1/200 of the total is done. Earlier estimates would be
+/// inaccurate.
 const ESTIMATE_AFTER: u64 = 200;
 
 /// Writes the remaining time, except at the start.
@@ -165,13 +167,14 @@ fn bar(what: &'static str, total: Option<u64>) -> indicatif::ProgressBar {
     bar
 }
 
-/// Shows the progress of the current step of an operation, and reports to the operation whether the user stopped it.
+/// Shows the progress of the current step of an operation. Also reports to the operation whether the user requested a
+/// stop.
 pub(crate) struct StepProgress<'a, S> {
     printer: &'a Printer,
     current: Mutex<Option<Current<'a, S>>>,
 }
 
-/// Bar of the current step.
+/// Progress bar of the current step.
 struct Current<'a, S> {
     step: S,
     done: u64,
@@ -186,7 +189,8 @@ impl<'a, S: Copy + PartialEq> StepProgress<'a, S> {
 
     fn show(&self, step: S, (what, unit): (&'static str, &'static str), done: u64, of: u64) {
         let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
-        // The same step can start again for different data. Threads can report slightly out of order.
+        // If a step starts again for different data, `done` is much smaller. If threads report out of order, it is only
+        // slightly smaller.
         let continues = |at: &Current<'a, S>| at.step == step && at.of == of && at.done <= 2 * done;
         if !current.as_ref().is_some_and(continues) {
             // Remove the old bar before drawing the new one.
@@ -227,7 +231,7 @@ impl rank::Progress for StepProgress<'_, rank::Step> {
     }
 }
 
-/// Name and unit of a step of an evaluation.
+/// Returns the displayed name of an evaluation step and the unit of its progress.
 pub(crate) fn names_of_rank_step(step: rank::Step) -> (&'static str, &'static str) {
     match step {
         rank::Step::Encoding => ("encoding", "items"),
@@ -239,7 +243,7 @@ pub(crate) fn names_of_rank_step(step: rank::Step) -> (&'static str, &'static st
     }
 }
 
-/// Shows the progress and the messages of embedding, encoding in shards and migrations.
+/// Shows the progress and the messages of three operations: embedding, encoding in shards, and migrations.
 pub(crate) struct TaskProgress<'a> {
     printer: &'a Printer,
     bar: Mutex<Option<ProgressBar<'a>>>,

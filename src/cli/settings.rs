@@ -70,7 +70,7 @@ pub(crate) const DEFINITIONS: [Definition; 15] = [
     Definition::new("store.segment_mb", "64", "maximum size of a data file (log segment) in megabytes"),
 ];
 
-/// Settings file in the working folder.
+/// Name of the settings file in the working folder.
 pub(crate) const LOCAL_FILE: &str = "turnwise.toml";
 
 /// Source of a setting's value.
@@ -94,14 +94,15 @@ impl fmt::Display for Origin {
     }
 }
 
-/// Settings in effect: a flag, else an environment variable, else a settings file, else the default.
+/// Settings in effect. The value of a setting comes from its flag, else its environment variable, else a settings file,
+/// else its default.
 #[derive(Debug, Clone)]
 pub(crate) struct Settings {
     pub(crate) index: Option<String>,
     pub(crate) indexes_dir: PathBuf,
     /// Milvus address to use instead of a local index.
     pub(crate) engine: Option<String>,
-    /// Folder of imported models. Empty for the default folder of the user.
+    /// Folder of imported models. If empty, the default folder in the user's data folder is used.
     pub(crate) models_dir: PathBuf,
     pub(crate) format: Format,
     pub(crate) progress: bool,
@@ -117,14 +118,14 @@ pub(crate) struct Settings {
     pub(crate) batch: usize,
     pub(crate) encode_batch: usize,
     pub(crate) segment_bytes: u64,
-    /// Each key with its value as text and the source of the value.
+    /// For each key, the value as text and the source of the value.
     pub(crate) origins: BTreeMap<&'static str, (String, Origin)>,
-    /// Settings files, and whether each one exists.
+    /// Paths of the settings files, and whether each file exists.
     pub(crate) files: Vec<(PathBuf, bool)>,
 }
 
 impl Settings {
-    /// Whether a setting was given by a flag, the environment or a file.
+    /// Returns whether a setting was given by a flag, an environment variable or a file.
     pub(crate) fn is_given(&self, key: &str) -> bool {
         self.origins.get(key).is_some_and(|(_, origin)| *origin != Origin::Default)
     }
@@ -212,7 +213,7 @@ fn user_folder(environment: &dyn Fn(&str) -> Option<String>) -> Option<PathBuf> 
     environment(env_vars::XDG_CONFIG_HOME).map(PathBuf::from).or_else(home)
 }
 
-/// Reads the settings of a file. Returns `None` if the file does not exist and is not required.
+/// Reads the keys and values of a settings file. Returns `None` if the file does not exist and is not required.
 fn read_file(path: &Path, required: bool) -> Result<Option<Vec<(&'static str, String)>>> {
     let text = match fs::read_to_string(path) {
         Err(e) if e.kind() == io::ErrorKind::NotFound && !required => return Ok(None),
@@ -259,7 +260,7 @@ fn flatten(
     Ok(())
 }
 
-/// Settings file that documents every setting and sets none.
+/// Returns the text of a settings file that documents every setting but sets none.
 pub(crate) fn template() -> String {
     let mut text = String::from(
         "# Settings of turnwise. Each line shows a default; remove its `#` to change it.\n\

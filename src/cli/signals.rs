@@ -1,27 +1,30 @@
 //! Handles Ctrl-C and SIGTERM. The first signal requests a clean stop; the second one ends the program at once.
 //!
-//! The first signal also ends the program at once if the running command does not check for it.
+//! If the running command does not check for signals, the first signal ends the program at once.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use turnwise_core::error::{Class, Error, Result};
 
 static STOP: AtomicBool = AtomicBool::new(false);
-/// Whether the running command regularly checks `STOP`, the flag of a requested stop.
+/// Whether the running command regularly checks the flag `STOP`, which is set when the user requests a stop.
 static CHECKED: AtomicBool = AtomicBool::new(false);
 
-/// Returns the flag that is set when the user requests a stop. After this call, the caller must check it regularly.
+/// Returns the flag that is set when the user requests a stop. After this call, the first signal only sets the flag, so
+/// the caller must check the flag regularly.
 pub(crate) fn stop() -> &'static AtomicBool {
     CHECKED.store(true, Ordering::Relaxed);
     &STOP
 }
 
-/// Whether the user has requested a stop. After the first call, the caller must repeat the call regularly.
+/// Returns whether the user has requested a stop. After the first call of it, the first signal no longer ends the
+/// program at once, so the caller must call this function regularly.
 pub(crate) fn stopped() -> bool {
     stop().load(Ordering::Relaxed)
 }
 
-/// Returns an error if the user has requested a stop. After the first call, the caller must repeat the call regularly.
+/// Returns an error if the user has requested a stop. After the first call of it, the first signal no longer ends the
+/// program at once, so the caller must call this function regularly.
 pub(crate) fn check() -> Result<()> {
     error_if(stopped())
 }
@@ -32,7 +35,7 @@ fn error_if(stopped: bool) -> Result<()> {
 
 /// Lets the next signal end the program at once. Fails if the user has already requested a stop.
 pub(crate) fn allow_abort() -> Result<()> {
-    // In this order, no signal is lost: one that arrives after the first line ends the program.
+    // In this order, no signal is lost: a signal that arrives after the next statement ends the program.
     CHECKED.store(false, Ordering::Relaxed);
     error_if(STOP.load(Ordering::Relaxed))
 }

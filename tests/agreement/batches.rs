@@ -1,11 +1,12 @@
-//! The vector of a text does not depend on the other texts of the batch, their order or the number of threads.
+//! Checks that the vector of a text does not depend on the other texts of the batch, their order or the number of
+//! threads.
 
 use crate::{
     support::{CLOSE, Work, default_model},
     texts,
 };
 
-/// Number of texts: enough for several batches, including the unusual texts.
+/// Number of texts, including the unusual texts. They fill several batches.
 const COUNT: usize = 400;
 
 fn vectors_do_not_depend_on_the_batch(test: &str, precision: &str) {
@@ -24,7 +25,7 @@ fn vectors_do_not_depend_on_the_batch(test: &str, precision: &str) {
     let rows = work.embed(model, &file, &["--precision", precision]);
     rows.agree(&first.select((0..COUNT).rev()), CLOSE, &reversed, &format!("{precision}, in reversed order"));
 
-    // Texts that are encoded alone: an empty one, a word, a long one, and some others.
+    // Texts that are encoded alone: an empty text, a word, a long text, and some others.
     let long = texts.iter().position(|text| text.split_whitespace().count() > 400).unwrap();
     for place in [0, 21, long, COUNT - 2, COUNT - 1] {
         let alone = &texts[place..=place];

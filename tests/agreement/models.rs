@@ -1,4 +1,5 @@
-//! Small models that a Python script creates: all architectures, poolings, dense layers, prompts and lengths.
+//! Tests with small models that a Python script creates. They cover all architectures, poolings, dense layers, prompts
+//! and lengths.
 
 use std::{collections::BTreeSet, fs, path::PathBuf, sync::OnceLock};
 
@@ -21,7 +22,7 @@ impl Models {
         let made = MADE.get_or_init(|| {
             let peers = Peers::find(test)?;
             let work = Work::new();
-            // All unusual texts, and enough others to train a vocabulary.
+            // All unusual texts, and enough other texts to train a vocabulary.
             let texts = texts::stored();
             let file = work.texts("texts.jsonl", &texts);
             fs::create_dir(work.path("models")).unwrap();
@@ -39,13 +40,13 @@ impl Models {
         self.work.path("models").join(name)
     }
 
-    /// Vectors of sentence-transformers for the texts, with a prompt or without one.
+    /// Returns the vectors of sentence-transformers for the texts, with a prompt or without one.
     pub fn vectors(&self, name: &str, prompt: Option<&str>) -> Rows {
         let prompt = prompt.map(|prompt| format!(".{prompt}")).unwrap_or_default();
         Rows::read(&self.folder(&format!("{name}{prompt}.npy")))
     }
 
-    /// Prompts for which vectors exist.
+    /// Returns the prompts for which vectors exist.
     fn prompts_of(&self, name: &str) -> Vec<String> {
         let files = fs::read_dir(self.work.path("models")).unwrap();
         let files = files.map(|entry| entry.unwrap().file_name().into_string().unwrap());
@@ -56,7 +57,8 @@ impl Models {
 }
 
 /// Compares the vectors of the texts that have tokens. The tokenizers of these models add no special tokens, so some
-/// texts have no tokens. For such texts, the vectors of sentence-transformers depend on the batch; ours are zero.
+/// texts have no tokens. For such texts, the vectors of sentence-transformers depend on the batch; those of turnwise
+/// are zero.
 #[track_caller]
 pub fn agree_where_there_are_tokens(ours: &Rows, theirs: &Rows, texts: &[String], what: &str) {
     let nothing = texts.iter().position(String::is_empty).expect("the empty text");
@@ -114,7 +116,7 @@ fn distilbert() {
 fn different_models_and_prompts_give_different_vectors() {
     let test = "different_models_and_prompts_give_different_vectors";
     let Some(models) = Models::find(test) else { return };
-    // If all vectors were equal, an agreement would prove nothing.
+    // If all models had the same vectors, their agreement would prove nothing.
     let prints = |rows: Rows| format!("{:?}", rows.row(rows.count - 1));
     let different: BTreeSet<String> =
         models.names.iter().map(|name| prints(models.vectors(name, None))).collect();

@@ -1,4 +1,5 @@
-//! Dense search among real texts with the default model: an exact search compared with NumPy, and graph searches.
+//! Tests dense search among real texts with the default model. Compares exact searches with NumPy, and graph searches
+//! with exact searches.
 
 use std::{fs, path::Path};
 
@@ -7,7 +8,7 @@ use serde_json::{Value, json};
 use crate::support::{CLOSE, Peers, Work, default_model, skip, text, turnwise};
 
 const DATA: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../shared/data/intents_banking77.tar.zst");
-/// Number of indexed texts. This is enough for a graph: smaller sets are searched without one.
+/// Number of indexed texts. Much smaller sets are searched without a graph.
 const TEXTS: usize = 3_000;
 const QUERIES: usize = 200;
 const K: usize = 10;
@@ -38,7 +39,7 @@ impl Questions {
         }
         let mut all: Vec<(String, String)> = seen.into_iter().map(|(text, id)| (id, text)).collect();
         all.sort();
-        // Evenly spaced, because questions of one intent are adjacent.
+        // Select evenly spaced questions, because questions with the same intent are adjacent.
         let step = all.len() / (TEXTS + QUERIES);
         let all: Vec<_> = all.into_iter().step_by(step).take(TEXTS + QUERIES).collect();
         assert_eq!(all.len(), TEXTS + QUERIES);
@@ -126,7 +127,7 @@ fn graph_search_has_high_recall_on_real_texts() {
         for (walked, exact) in questions.search(&[]).iter().zip(&exact) {
             let least = exact[K - 1].1;
             there += walked.iter().filter(|hit| hit.1 >= least).count();
-            // The scores are computed from the vectors, also in a graph search.
+            // A graph search also computes the scores from the vectors, so they equal those of the exact search.
             let known = |id: &str| exact.iter().find(|hit| hit.0 == id);
             assert!(walked.iter().all(|hit| known(&hit.0).is_none_or(|other| other.1 == hit.1)));
         }

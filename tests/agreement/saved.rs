@@ -1,4 +1,4 @@
-//! A model saved by turnwise opens in sentence-transformers and gives the same vectors.
+//! Checks that sentence-transformers can open a model saved by turnwise and computes the same vectors with it.
 
 use turnwise_encoder::folder::{ModelFolder, SavedModel, save};
 
@@ -38,7 +38,7 @@ fn a_saved_model_opens_in_sentence_transformers_with_the_same_vectors() {
         };
         save(&target, &saved).unwrap();
         let theirs = peers.vectors(&work, &target, &models.file);
-        // Both vectors are computed by Python, so the same weights give the same numbers.
+        // Python computes both vectors, so equal weights result in equal numbers.
         theirs.agree(&models.vectors(name, None), 1e-6, &models.texts, &format!("{name}, saved, in Python"));
         let ours = work.embed(&target, &models.file, &["--precision", "f32"]);
         agree_where_there_are_tokens(&ours, &theirs, &models.texts, &format!("{name}, saved, here"));

@@ -16,7 +16,8 @@ fn fixture(name: &str) -> PathBuf {
     PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/agreement")).join(name)
 }
 
-/// Line of the fixture with a hash of the texts, which shows whether the stored vectors belong to these texts.
+/// Returns the line of the fixture with a hash of the texts. The hash shows whether the stored vectors belong to these
+/// texts.
 fn of_texts(texts: &[String]) -> String {
     format!("texts blake3 {}", blake3::hash(jsonl(texts).as_bytes()))
 }
@@ -67,7 +68,7 @@ fn the_default_model_gives_the_stored_vectors() {
     ours.agree(&Rows::read(&fixture("minilm.npy")), CLOSE, &texts, "turnwise and the stored vectors");
 }
 
-/// The default model runs in int8, unless `--precision` is given. A model with any different setting runs in 16 bits.
+/// The default model runs in int8, unless `--precision` is given. A model that differs in any setting runs in 16 bits.
 #[test]
 fn int8_is_the_default_only_for_measured_models() {
     let Some(model) = default_model("int8_is_the_default_only_for_measured_models") else { return };
@@ -102,14 +103,14 @@ fn copy(from: &Path, to: &Path) {
     }
 }
 
-/// Mean cosine of corresponding vectors, which have length 1.
+/// Returns the mean cosine of corresponding rows, which are unit vectors.
 fn mean_cosine(ours: &Rows, theirs: &Rows) -> f64 {
     assert_eq!((ours.count, ours.width), (theirs.count, theirs.width));
     let dot = |n: usize| ours.row(n).iter().zip(theirs.row(n)).map(|(a, b)| f64::from(a * b)).sum::<f64>();
     (0..ours.count).map(dot).sum::<f64>() / ours.count as f64
 }
 
-/// Checks that the mean cosine with the stored vectors reaches the minimum of each precision.
+/// Checks that the mean cosine with the stored vectors reaches the minimum for each precision.
 #[test]
 fn lower_precisions_are_close_to_the_stored_vectors() {
     let Some(model) = default_model("lower_precisions_are_close_to_the_stored_vectors") else { return };

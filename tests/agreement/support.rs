@@ -16,14 +16,14 @@ const MODEL: &str = "all-MiniLM-L6-v2";
 /// Python script that computes vectors with sentence-transformers.
 const REFERENCE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/agreement/reference.py");
 
-/// Maximum difference between two programs that compute the same in f32.
+/// Maximum difference between the numbers of two programs that do the same computation in f32.
 pub const CLOSE: f32 = 1e-5;
 
 pub fn skip(test: &str, why: &str) {
     eprintln!("{test} skipped: {why}");
 }
 
-/// Folder of the default model. Returns `None`, and prints the reason, if the model is not available.
+/// Returns the folder of the default model. Returns `None`, and prints the reason, if the model is not available.
 pub fn default_model(test: &str) -> Option<&'static Path> {
     static FOUND: OnceLock<Result<PathBuf, String>> = OnceLock::new();
     let found = FOUND.get_or_init(|| {
@@ -80,7 +80,8 @@ fn run(command: &mut Command) -> Result<String, String> {
 pub struct Peers(PathBuf);
 
 impl Peers {
-    /// Finds the interpreter. If there is none, prints the reason and returns `None`. Panics if TURNWISE_PEERS is set.
+    /// Finds the interpreter. If there is none, prints the reason and returns `None`, or panics if TURNWISE_PEERS is
+    /// set.
     pub fn find(test: &str) -> Option<Self> {
         static LOADS: OnceLock<Result<PathBuf, String>> = OnceLock::new();
         let found = LOADS.get_or_init(|| {
@@ -120,7 +121,7 @@ impl Peers {
         run(&mut command).unwrap_or_else(|e| panic!("{e}"))
     }
 
-    /// Vectors computed by sentence-transformers.
+    /// Returns the vectors that sentence-transformers computes for a file of texts.
     #[track_caller]
     pub fn vectors(&self, folder: &Work, model: &Path, texts: &Path) -> Rows {
         let target = folder.path("peers.npy");
@@ -148,7 +149,7 @@ impl Work {
         path
     }
 
-    /// Vectors that the program computes for a file of texts.
+    /// Returns the vectors that the program computes for a file of texts.
     #[track_caller]
     pub fn embed(&self, model: &Path, texts: &Path, more: &[&str]) -> Rows {
         let target = self.path("ours.npy");

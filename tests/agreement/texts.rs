@@ -11,7 +11,7 @@ pub const COUNT: usize = 2000;
 /// Number of texts with stored vectors.
 pub const STORED: usize = 300;
 
-/// All texts, always the same. The unusual texts come first.
+/// Returns all texts. They are the same in every call; the unusual texts come first.
 pub fn all() -> Vec<String> {
     let mut texts = odd();
     let turns = samples();
@@ -26,7 +26,7 @@ pub fn all() -> Vec<String> {
     texts
 }
 
-/// Texts with stored vectors: all unusual texts and some of the others.
+/// Returns the texts with stored vectors: all unusual texts and some of the others.
 pub fn stored() -> Vec<String> {
     let all = all();
     let odd = odd().len();
@@ -36,7 +36,7 @@ pub fn stored() -> Vec<String> {
     chosen.map(|n| all[n].clone()).collect()
 }
 
-/// Turns of the sample corpus.
+/// Returns the turns of the sample corpus.
 fn samples() -> Vec<String> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/support");
     let mut files: Vec<_> = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
@@ -70,7 +70,7 @@ fn made(turns: &[String], draw: &mut Draw) -> String {
             .map(|_| turns[draw.below(turns.len())].as_str())
             .collect::<Vec<_>>()
             .join(" "),
-        // Longer than the maximum of every model. Only a few, because they are slow.
+        // A few texts that are longer than the maximum of every model. Only a few, because they are slow.
         _ => match draw.below(4) {
             0 => (0..25).map(|_| turns[draw.below(turns.len())].as_str()).collect::<Vec<_>>().join("\n"),
             _ => chars.iter().rev().collect(),
@@ -123,7 +123,7 @@ impl Draw {
     }
 }
 
-/// Unusual texts.
+/// Returns the unusual texts.
 fn odd() -> Vec<String> {
     const PLAIN: &[&str] = &[
         // Empty or nearly empty texts.

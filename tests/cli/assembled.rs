@@ -1,4 +1,5 @@
-//! `encode --assemble PLACE INPUT… --engine ADDRESS`: stores dialogues in Milvus with the vectors of shards.
+//! Tests of `encode --assemble PLACE INPUT… --engine ADDRESS`, which stores dialogues in Milvus with the vectors of
+//! shards.
 
 use std::fs;
 
@@ -9,7 +10,8 @@ use crate::{
     support::{SAMPLES, Turnwise},
 };
 
-/// A file with `times` copies of the sample dialogues under different ids, a model, and the shards of the file.
+/// Creates a test folder. It contains a file with `times` copies of the sample dialogues under different ids, a model,
+/// and the shards of the file.
 fn sharded(times: usize) -> Turnwise {
     let t = Turnwise::new();
     t.ok(&format!("model fit {SAMPLES} -o fitted --dim 32"));
@@ -54,7 +56,7 @@ fn assembly_into_milvus_gives_the_same_results_as_an_ingest() {
     let result = t.ok(&format!("encode --assemble shards in.jsonl --engine {other}"));
     assert!(result.contains("280  unchanged"), "{result}");
     assert!(t.ok(&format!("ingest --engine {other} in.jsonl")).contains("280  unchanged"));
-    // `--replace` replaces the dialogues with vectors of a different encoder.
+    // `--replace` replaces the dialogues; the new vectors can be from a different encoder.
     t.ok(&format!("model fit {SAMPLES} -o wider --dim 48"));
     t.ok("encode --shard 0-1/2 in.jsonl --out wide --model ./wider");
     t.run(&format!("encode --assemble wide in.jsonl --engine {other}"))
@@ -80,7 +82,7 @@ fn missing_shards_and_vectors_are_refused_before_anything_is_written() {
     t.run(&assemble).says(3, &["2/4 is missing", "turnwise encode --shard=2/4 --out=shards in.jsonl"]);
     nothing_there();
     fs::write(&record, bytes).unwrap();
-    // Dialogues that were added to the input after the shards were made.
+    // Test dialogues that were added to the input after the shards were created.
     let text = t.read("in.jsonl");
     let first = text.lines().next().unwrap();
     let id = serde_json::from_str::<Value>(first).unwrap()["id"].as_str().unwrap().to_owned();

@@ -1,4 +1,5 @@
-//! Invalid input: no record is dropped without a message, valid records are ingested, and messages name the location.
+//! Tests with invalid input: no record is dropped without a message, valid records are ingested, and messages name the
+//! location.
 
 use std::io::Write;
 
@@ -16,7 +17,7 @@ fn a_line_with_invalid_utf8_is_rejected_and_the_rest_is_ingested() {
     assert_eq!(t.ids("x"), ["a", "b"]);
 }
 
-/// Random letters, so that the compressed file is long and can be truncated at many positions.
+/// Returns dialogues of random letters. A compressed file of them is long, so it can be truncated at many positions.
 fn hard_to_compress(count: u64) -> String {
     let text =
         |n: u64| (0..4).map(|k| format!("{:x}", (n * 4 + k).wrapping_mul(0x9e37_79b9_7f4a_7c15))).collect();
@@ -102,7 +103,7 @@ fn deeply_nested_json_is_rejected() {
     t.run("ingest -i x in.jsonl")
         .says(0, &["rejected: in.jsonl:2: JSON is nested deeper than 128 levels at column"]);
     assert_eq!(t.ids("x"), ["a", "b"]);
-    // The same as one JSON document.
+    // The same record as a JSON document.
     t.write("in.json", deep);
     t.run("ingest -i x in.json --from multiwoz")
         .says(3, &["rejected: in.json:1: JSON is nested deeper than 256 levels"]);

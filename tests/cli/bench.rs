@@ -1,10 +1,10 @@
-//! `bench`: the tasks of the papers DialogueCSE and dial2vec, on small files.
+//! Tests of `bench` with the tasks of the papers DialogueCSE and dial2vec, on small files.
 
 use serde_json::{Value, json};
 
 use crate::support::{SAMPLES, Turnwise};
 
-/// Retrieval set with two intents. Sentences with the same intent share a word.
+/// Returns a retrieval set with two intents. Sentences with the same intent share a word.
 pub(crate) fn select() -> String {
     let texts = [
         "lost my card",
@@ -41,7 +41,8 @@ fn semantic_retrieval_compares_several_rankers_with_the_random_baseline() {
     assert_eq!(results[0]["schema"], "turnwise/bench/2");
     // Half of the words occur in both intents.
     assert!(value(&results, 0, "MAP") > 0.75 && value(&results, 2, "MAP") > 0.9, "{results}");
-    // Two of five candidates are positive. The value is the mean over the ten possible orders, computed by hand.
+    // Two of five candidates are positive. The random baseline is the mean over the ten possible orders, computed by
+    // hand.
     let floor = results[0]["values"][0]["floor"].as_f64().unwrap();
     assert!((floor - 0.5925).abs() < 1e-9, "{floor}");
     let each = results[0]["values"][0]["each"].as_array().unwrap();
@@ -132,7 +133,7 @@ fn the_dialogue_tasks_omit_measures_that_a_ranker_does_not_support() {
     );
     let floor = results[0]["values"][0]["floor"].as_f64().unwrap();
     assert!(value(&results, 0, "MAP") > 1.5 * floor, "{floor}");
-    // The same seed gives the same values. The profile `code` computes relatedness differently.
+    // The same seed results in the same values. The profile `code` computes relatedness differently.
     let again = t.json(&format!("bench dialogues {SAMPLES} -r lda --seed 3 --rerun --threads 1"));
     assert_eq!(again[0]["values"], results[2]["values"]);
     let code = t.json(&format!("bench dialogues {SAMPLES} -r lda --seed 3 --profile code"));
@@ -257,7 +258,7 @@ fn several_seeds_give_mean_and_deviation() {
     let mean = each.iter().sum::<f64>() / 3.0;
     assert!((value(&results, 0, "MAP") - mean).abs() < 1e-12, "{each:?}");
     assert!(results[0]["values"][0]["deviation"].as_f64().unwrap() > 0.0);
-    // A ranker without random choices gives the same values with every seed.
+    // A ranker without random choices has the same values with every seed.
     assert_eq!(results[1]["values"][0]["deviation"], 0.0);
     assert!(t.ok(line).contains("mean ± deviation over 3 seeds"));
     t.run("bench sr select.txt -r bm25 --seeds 0").says(2, &["0 is not in 1..=1000"]);

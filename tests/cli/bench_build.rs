@@ -1,4 +1,4 @@
-//! `bench build`: creates the test sets of benchmark tasks from labeled corpora.
+//! Tests of `bench build`, which creates the test sets of benchmark tasks from labeled corpora.
 
 use crate::{
     bench::value,
@@ -75,7 +75,7 @@ fn pairs_are_sampled_for_scoring_and_then_evaluated() {
         assert_eq!(key.lines().filter(|line| line.ends_with(&format!("\t{by}"))).count(), 20, "{by}");
     }
     t.run("bench dsts pairs.tsv -r bm25").says(3, &["pairs.tsv:1: this pair has no score yet"]);
-    // Scores of three people.
+    // Add the scores of three people.
     let scored: String = pairs
         .lines()
         .enumerate()

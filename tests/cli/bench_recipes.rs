@@ -1,4 +1,4 @@
-//! Benchmark recipes, and reports of their results.
+//! Tests of benchmark recipes and of reports of their results.
 
 use crate::{bench::select, support::Turnwise};
 
@@ -132,7 +132,7 @@ fn a_row_whose_model_is_missing_is_not_an_error() {
     assert!(
         t.read("out.md").contains("Not run: T5: its model is not installed: `turnwise model pull some/one`.")
     );
-    // A model that a training run creates.
+    // Test a recipe whose model is created by a training run.
     t.write(
         "recipes/r.toml",
         recipe(80.6).replace(

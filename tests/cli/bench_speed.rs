@@ -1,4 +1,4 @@
-//! `bench ann`, `bench throughput` and `bench smoke`. The speed itself is not tested.
+//! Tests of `bench ann`, `bench throughput` and `bench smoke`. They do not test the speed itself.
 
 use crate::support::{SAMPLES, Turnwise, record, records};
 

@@ -1,4 +1,4 @@
-//! Deleting, statistics, backups, verification and repair, and concurrent writers.
+//! Tests of deletion, statistics, backups, verification, repair, and concurrent writers.
 
 use std::fs;
 

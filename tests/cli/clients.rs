@@ -1,6 +1,6 @@
-//! The official clients of OpenAI's API and of the Model Context Protocol, with our server.
+//! Tests of the server with the official clients of OpenAI's API and of the Model Context Protocol.
 
-// A skipped test prints the reason.
+// Printing is allowed, because a skipped test prints the reason.
 #![allow(clippy::print_stderr)]
 
 use std::{path::PathBuf, process::Command};
@@ -14,7 +14,7 @@ use crate::{
 const SCRIPTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/clients");
 const KEY: &str = "a-secret-of-some-length";
 
-/// Python interpreter that can import the official clients; `None` if it is not installed.
+/// Returns a Python interpreter that can import the official clients; `None` if it is not installed.
 fn python() -> Option<PathBuf> {
     let folder = match std::env::var_os("TURNWISE_CLIENTS") {
         Some(folder) => PathBuf::from(folder),

@@ -1,4 +1,4 @@
-//! `delete --purge`, `index compact`, `index info` and `index rebuild`.
+//! Tests of `delete --purge`, `index compact`, `index info` and `index rebuild`.
 
 use std::{fs, path::PathBuf};
 
@@ -14,7 +14,7 @@ use crate::support::{SAMPLES, Turnwise, files, record, records};
 
 /// Strings that occur only in the deleted dialogue: in a text, as its id, and as a speaker.
 const SECRETS: [&str; 3] = ["xylorimbaflux", "secret-4711", "Zebulontine"];
-/// String in the text that is replaced.
+/// String in the dialogue text that a test replaces.
 const REPLACED: &str = "quibblefrotz";
 
 fn secret() -> String {
@@ -25,7 +25,8 @@ fn secret() -> String {
     format!("{}\n", json!({"id": "secret-4711", "source": "test", "turns": turns}))
 }
 
-/// The samples, a dialogue with secrets, and a dialogue that a test replaces, with vectors and graphs.
+/// Creates an index with vectors and graphs. It contains the samples, a dialogue with secrets, and a dialogue that a
+/// test replaces.
 fn filled() -> Turnwise {
     let t = Turnwise::new();
     t.write("secret.jsonl", secret() + &record("changed", &format!("a {REPLACED} in the garden")));
@@ -36,7 +37,7 @@ fn filled() -> Turnwise {
     t
 }
 
-/// Files of an index that contain a string.
+/// Returns the files of an index that contain a string.
 fn files_that_contain(t: &Turnwise, needle: &str) -> Vec<PathBuf> {
     let holds = |bytes: &[u8]| bytes.windows(needle.len()).any(|w| w.eq_ignore_ascii_case(needle.as_bytes()));
     files(&t.path("indexes/x")).into_iter().filter(|(_, bytes)| holds(bytes)).map(|(path, _)| path).collect()
@@ -70,7 +71,8 @@ fn a_purge_leaves_no_byte_of_what_was_deleted_or_replaced_in_any_file() {
     assert_eq!(purged["deleted"], json!(["secret-4711"]));
     let done = &purged["purged"];
     assert_eq!(done["schema"], "turnwise/index-compact/1");
-    // The deleted dialogue, its delete, and the earlier version of the replaced dialogue.
+    // The dropped records: the deleted dialogue, the record of its deletion, and the earlier version of the replaced
+    // dialogue.
     assert_eq!((&done["records"]["dropped"], &done["records"]["dialogues"]), (&3.into(), &281.into()));
     assert_eq!(done["vectors"], json!({"utterances": 2, "dialogues": 2}));
     assert_eq!((&done["lexical_made_anew"], &done["graphs_made_anew"]), (&true.into(), &true.into()));
@@ -330,7 +332,7 @@ fn a_rebuild_recreates_the_search_indexes_in_any_state() {
     for (path, mut bytes) in
         files(&t.path("indexes/x/graphs")).into_iter().chain(files(&t.path("indexes/x/lexical")))
     {
-        // Except the files that name the analyzer.
+        // Damage all files except those that name the analyzer.
         let tells = ["lexical/utterances/meta.json", "lexical/utterances/.managed.json"];
         if !tells.iter().any(|tells| path.ends_with(tells)) {
             bytes.truncate(bytes.len() / 2);

@@ -1,4 +1,4 @@
-//! `train context-cca`: learns a linear layer in closed form and appends it to an encoder.
+//! Tests of `train context-cca`, which learns a linear layer in closed form and appends it to an encoder.
 
 use std::fs;
 
@@ -10,19 +10,19 @@ use crate::{
     train::{lines, trained, with_encoder},
 };
 
-/// Numbers of the tensor with this name in a model file.
+/// Returns the numbers of the tensor with this name in a model file.
 fn numbers(bytes: &[u8], name: &str) -> Vec<f32> {
     let tensors = SafeTensors::deserialize(bytes).unwrap();
     let data = tensors.tensor(name).unwrap().data();
     data.chunks_exact(4).map(|four| f32::from_le_bytes(four.try_into().unwrap())).collect()
 }
 
-/// Step of an evaluation, and whether the model has the layer.
+/// Returns the step of an evaluation, and whether the model then had the layer.
 fn step_and_layer(evaluation: &Value) -> Value {
     json!([evaluation["step"], evaluation["layer"]])
 }
 
-/// Vectors of a text by two models.
+/// Returns the vectors of a text by two models.
 fn vectors(t: &Turnwise, models: [&str; 2]) -> [Vec<f32>; 2] {
     t.write("text.txt", "where is my parcel\n");
     models.map(|model| {
@@ -77,7 +77,8 @@ fn a_layer_is_appended_and_the_encoder_is_unchanged() {
     }
     let recipe = t.read("run/recipe.toml");
     assert!(recipe.contains("strength = 0.5") && !recipe.contains("batch"), "{recipe}");
-    // The recipe gives the same layer. A complete run does not resume, and different settings are refused.
+    // A run from the saved recipe learns the same layer. A complete run does not resume, and different settings are
+    // refused.
     t.ok("train run/recipe.toml -o again");
     let ended = t.run(&format!("{train} --dev dialogues:parts/dev.jsonl -o run --resume"));
     ended.says(0, &["the run in run has already ended"]);
@@ -122,7 +123,7 @@ fn a_layer_after_training_steps_equals_a_layer_of_the_trained_model() {
     );
     let places: Vec<Value> = lines(&t, "at-once/evaluations.jsonl").iter().map(step_and_layer).collect();
     assert_eq!((&places[0], &places[4..]), (&json!([0, null]), &[json!([4, null]), json!([4, true])][..]));
-    // --context-layer gives the same model as two separate runs.
+    // A run with --context-layer saves the same model as two separate runs.
     t.ok(&format!("train {steps} {on} -o first"));
     t.ok(&format!("train context-cca -m ./first/model {on} -o second"));
     assert_eq!(trained(&t, "at-once"), trained(&t, "second"));

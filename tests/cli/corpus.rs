@@ -1,4 +1,4 @@
-//! `turnwise corpus`: convert, split, export, show, schema, formats.
+//! Tests of `turnwise corpus`: convert, split, export, show, schema and formats.
 
 use std::{collections::BTreeSet, fs, path::Path};
 
@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::support::{SAMPLES, Turnwise, id_of, lines, sample};
 
-/// Speaker and text of each turn. Every output format keeps them.
+/// Returns the speaker and the text of each turn. Every output format keeps them.
 fn output(dialogue: &Value) -> Vec<(String, String)> {
     let turns = dialogue["turns"].as_array().unwrap();
     let text = |v: &Value| v.as_str().unwrap_or_default().to_owned();

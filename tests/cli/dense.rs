@@ -1,4 +1,4 @@
-//! Dense search and its graphs.
+//! Tests of dense search and its graphs.
 
 use std::{
     fs,
@@ -14,7 +14,7 @@ fn ids(found: &Value) -> Vec<&str> {
     found["hits"].as_array().unwrap().iter().map(|hit| hit["id"].as_str().unwrap()).collect()
 }
 
-/// The sample dialogues with the vectors of a static model.
+/// Creates an index of the sample dialogues, with vectors of a static model.
 fn encoded() -> Turnwise {
     let t = Turnwise::new();
     t.ok(&format!("ingest -i x {SAMPLES}"));
@@ -67,7 +67,7 @@ fn a_graph_search_equals_an_exact_search_after_every_change() {
     }
 }
 
-/// Stops the readers when it is dropped, also if the writer fails.
+/// Guard that stops the readers when it is dropped, even if the writer fails.
 struct EndsReading<'a>(&'a AtomicBool);
 
 impl Drop for EndsReading<'_> {

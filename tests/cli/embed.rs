@@ -1,4 +1,4 @@
-//! `turnwise embed`.
+//! Tests of `turnwise embed`.
 
 use std::fs;
 

@@ -1,4 +1,4 @@
-//! `turnwise encode`, and the output of other commands about vectors.
+//! Tests of `turnwise encode`, and of what other commands print about vectors.
 
 use std::fs;
 
@@ -13,7 +13,7 @@ fn an_index_gets_its_vectors_and_keeps_them_up_to_date() {
     t.write("in.jsonl", records(50));
     t.ok("ingest -i x in.jsonl");
     let first = t.json(&format!("encode -i x --model {model}"));
-    // All dialogues have the same answer.
+    // The second turn is the same in all dialogues, so it is encoded once.
     assert_eq!(
         (&first["seen"], &first["utterances"], &first["dialogues"]),
         (&50.into(), &51.into(), &50.into())

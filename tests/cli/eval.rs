@@ -1,4 +1,4 @@
-//! `turnwise eval` agrees with trec_eval.
+//! Checks that `turnwise eval` agrees with trec_eval.
 
 use crate::support::Turnwise;
 

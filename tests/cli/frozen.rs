@@ -1,4 +1,5 @@
-//! Later versions must read an index of format version 1. The fixture is such an index, with its search results.
+//! Checks that this version can read an index of format version 1. The fixture contains such an index and its search
+//! results.
 
 use std::{fs, fs::File, path::Path};
 

@@ -16,7 +16,7 @@ pub struct Server {
     client: Client,
 }
 
-/// Client of a server, without a key.
+/// Client of a server. It sends no API key.
 #[derive(Clone)]
 pub struct Client {
     pub address: String,

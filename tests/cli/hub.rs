@@ -19,7 +19,7 @@ use sha2::{Digest, Sha256};
 
 use crate::support::Turnwise;
 
-/// Commit of every repository on this hub.
+/// Commit hash of every repository on this hub.
 pub const COMMIT: &str = "0123456789abcdef0123456789abcdef01234567";
 pub const WEIGHTS: &str = "model.safetensors";
 
@@ -27,7 +27,7 @@ pub const WEIGHTS: &str = "model.safetensors";
 #[derive(Debug, Clone, PartialEq)]
 pub struct HubRequest {
     pub path: String,
-    /// First requested byte.
+    /// Position of the first requested byte, if only a part of the file is requested.
     pub from: Option<usize>,
     pub token: Option<String>,
 }
@@ -57,7 +57,7 @@ struct State {
     files: BTreeMap<String, Vec<u8>>,
     /// If set, every request for the model gets this status and error code.
     refusal: Option<(u16, &'static str)>,
-    /// Number of the next requests that get status 503.
+    /// Number of upcoming requests that get status 503.
     failures: Mutex<usize>,
     weights: Mutex<VecDeque<Sent>>,
     released: AtomicBool,
@@ -114,17 +114,17 @@ impl Hub {
         self.state.released.store(true, Ordering::SeqCst);
     }
 
-    /// All requests so far.
+    /// Returns all requests so far.
     pub fn requests(&self) -> Vec<HubRequest> {
         self.state.requests.lock().unwrap().clone()
     }
 
-    /// All requests for the weight file so far.
+    /// Returns all requests for the weight file so far.
     pub fn weight_requests(&self) -> Vec<HubRequest> {
         self.requests().into_iter().filter(|a| a.path.ends_with(WEIGHTS)).collect()
     }
 
-    /// Command of the program that uses this hub.
+    /// Returns a command of the program that uses this hub.
     pub fn command(&self, t: &Turnwise, line: &str) -> Command {
         let mut command = t.command(&line.split_whitespace().collect::<Vec<_>>());
         command.env("HF_ENDPOINT", &self.address).env("HF_HUB_OFFLINE", "0");
@@ -158,7 +158,7 @@ impl State {
                 }
             }
             self.requests.lock().unwrap().push(request.clone());
-            // As a proxy, the hub answers itself.
+            // If the hub is used as a proxy, it answers the request itself.
             if first.starts_with("CONNECT ") {
                 (&stream).write_all(b"HTTP/1.1 200 OK\r\n\r\n")?;
                 continue;
@@ -243,7 +243,7 @@ pub fn sha256(bytes: &[u8]) -> String {
     Sha256::digest(bytes).iter().map(|b| format!("{b:02x}")).collect()
 }
 
-/// Files of a valid model: BERT with one layer of width 4.
+/// Returns the files of a valid model: BERT with one layer of width 4.
 pub fn model() -> BTreeMap<String, Vec<u8>> {
     let config = json!({
         "model_type": "bert", "hidden_size": 4, "num_attention_heads": 2, "num_hidden_layers": 1,
@@ -311,7 +311,8 @@ fn weights() -> Vec<u8> {
     [&(header.len() as u64).to_le_bytes()[..], &header, &data].concat()
 }
 
-/// Model with 4 MB of meaningless weights, for tests of interrupted downloads. It cannot be opened.
+/// Returns the files of a model with 4 MB of meaningless weights, for tests of interrupted downloads. The model cannot
+/// be opened.
 pub fn large_model() -> BTreeMap<String, Vec<u8>> {
     let mut files = model();
     let bytes = (0..1_000_000u32).flat_map(|n| n.wrapping_mul(2_654_435_761).to_le_bytes()).collect();
@@ -319,7 +320,7 @@ pub fn large_model() -> BTreeMap<String, Vec<u8>> {
     files
 }
 
-/// Folder of a repository in the Hugging Face cache of the test.
+/// Returns the folder of a repository in the Hugging Face cache of the test.
 pub fn cached(t: &Turnwise, repository: &str) -> PathBuf {
     t.path(".cache/huggingface/hub").join(format!("models--{}", repository.replace('/', "--")))
 }

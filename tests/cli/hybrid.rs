@@ -1,4 +1,4 @@
-//! Hybrid search: fusion, context, filters, batches and tuning.
+//! Tests of hybrid search: fusion, context, filters, batches and tuning.
 
 use std::fs;
 
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::support::{SAMPLES, Turnwise};
 
-/// The sample dialogues, with vectors of a static model.
+/// Creates an index of the sample dialogues, with vectors of a static model.
 fn indexed() -> Turnwise {
     let t = Turnwise::new();
     t.ok(&format!("ingest -i x {SAMPLES}"));
@@ -120,7 +120,7 @@ fn context_turns_change_the_results() {
         [turns[1], turns[3], turns[4]]
     );
     assert_eq!(outcome["effective"]["words"], json!(["does", "how", "it", "long", "take"]));
-    // Context from lines of a file, from a dialogue in a file, and from --turn gives the same results.
+    // The results are the same for context from lines of a file, from a dialogue in a file, and from --turn.
     t.write("said.txt", "I want my refund\nwe have received your return\n\nhow long does it take?\n");
     let of_file = search(&t, &["--context", "said.txt"]);
     assert_eq!((ids(&of_file), &of_file["query"]), (ids(&outcome), &json!("how long does it take?")));

@@ -1,4 +1,4 @@
-//! Ctrl-C: acknowledged data is kept, and the same command continues.
+//! Tests of Ctrl-C: acknowledged data is kept, and the same command continues.
 
 #![cfg(unix)]
 

@@ -1,4 +1,4 @@
-//! Behavior of the program: files, processes, exit codes and messages.
+//! Tests of the program's behavior: files, processes, exit codes and messages.
 
 #![cfg(feature = "cli")]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]

@@ -1,4 +1,4 @@
-//! `--engine`: the program with Milvus and the sample dialogues.
+//! Tests of `--engine` with Milvus and the sample dialogues.
 
 #[path = "../engines/server.rs"]
 pub mod server;
@@ -8,7 +8,8 @@ use serde_json::Value;
 use crate::support::{Outcome, SAMPLES, Turnwise};
 use server::Server;
 
-/// The sample dialogues in a local index and in Milvus, with the same vectors.
+/// Stores the sample dialogues in a local index and in Milvus, with the same vectors. Returns `None` if Milvus is not
+/// installed.
 pub fn both() -> Option<(Turnwise, Server, String)> {
     let server = Server::start()?;
     let t = Turnwise::new();

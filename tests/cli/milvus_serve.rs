@@ -1,4 +1,4 @@
-//! `serve --engine`: the API and the page with dialogues in Milvus.
+//! Tests of `serve --engine`: the API and the web page, with dialogues in Milvus.
 
 use std::{
     sync::atomic::{AtomicBool, AtomicUsize, Ordering},
@@ -38,7 +38,7 @@ fn retry_until(ask: impl Fn() -> Answer, is: impl Fn(&Answer) -> bool) -> Answer
     }
 }
 
-/// All dialogues, page by page.
+/// Returns all dialogues, requested page by page.
 fn listed(server: &Server, address: &str) -> Vec<Value> {
     let (mut all, mut after) = (Vec::new(), String::new());
     loop {

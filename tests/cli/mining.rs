@@ -1,10 +1,10 @@
-//! `duplicates` and `clusters`.
+//! Tests of `duplicates` and `clusters`.
 
 use serde_json::Value;
 
 use crate::support::{SAMPLES, Turnwise, record};
 
-/// Index of the sample dialogues and 30 copies of one more dialogue, with vectors of a static model.
+/// Creates an index of the sample dialogues and 30 copies of one more dialogue, with vectors of a static model.
 fn encoded() -> Turnwise {
     let t = Turnwise::new();
     t.ok(&format!("ingest -i x {SAMPLES}"));

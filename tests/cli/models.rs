@@ -1,4 +1,4 @@
-//! `model list`, `model import` and `model info`.
+//! Tests of `model list`, `model import` and `model info`.
 
 use std::fs;
 

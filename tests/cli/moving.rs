@@ -1,4 +1,4 @@
-//! `migrate`, and commands that replace all data in Milvus in one step.
+//! Tests of `migrate` and of commands that replace all data in Milvus in one step.
 
 use std::collections::BTreeSet;
 
@@ -85,7 +85,7 @@ fn dialogues_larger_than_the_maximum_response_are_moved() {
             (0..turns).map(|n| serde_json::json!({"speaker": "a", "text": text(n)})).collect();
         format!("{}\n", serde_json::json!({"id": id, "turns": turns}))
     };
-    // A dialogue of 6 MB, a dialogue with many turns, and many dialogues that are too large together.
+    // Test a dialogue of 6 MB, a dialogue with many turns, and many dialogues that are too large together.
     let mut all = dialogue("small", 2, 20);
     all.extend((0..39).map(|n| dialogue(&format!("large-{n}"), 20, 10_000)));
     all += &(dialogue("vast", 60, 100_000) + &dialogue("long", 4_000, 40));

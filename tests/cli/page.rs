@@ -1,4 +1,4 @@
-//! The web page in a browser.
+//! Tests of the web page in a browser.
 
 use crate::{bench::select, http::Server, serve::with_index, webdriver::Browser};
 
@@ -55,7 +55,7 @@ fn the_page_searches_shows_dialogues_and_topics() {
     browser.click("#more");
     browser.until("document.querySelectorAll('.hit').length === 20");
 
-    // Keyboard only: select the second hit, open its dialogue at this turn, and go back.
+    // With the keyboard only, select the second hit, open its dialogue at this turn, and go back.
     browser.keys("#query", ESCAPE);
     browser.keys("body", "jj");
     browser.until("document.querySelectorAll('.hit')[1].classList.contains('here')");
@@ -81,7 +81,7 @@ fn the_page_searches_shows_dialogues_and_topics() {
     browser.click("#facets .tag[aria-pressed=true]");
     browser.until("document.getElementById('filter').value === ''");
 
-    // Context turns, and the explanation of a hit.
+    // Add context turns, and show the explanation of a hit.
     browser.click("#before");
     browser.keys("#said input", "I have been waiting for two weeks");
     browser.run("document.getElementById('explain').click()");
@@ -122,7 +122,7 @@ fn the_page_searches_shows_dialogues_and_topics() {
     browser.click("#views [data-view=benchmarks]");
     browser.until("document.getElementById('state').textContent.includes('no benchmark results yet')");
 
-    // Both color schemes, and the width of a phone, on which nothing overflows.
+    // Test both color schemes, and check that nothing overflows at the width of a phone.
     let paper = "return getComputedStyle(document.body).backgroundColor";
     let before = browser.run(paper);
     browser.click("#theme");

@@ -1,4 +1,4 @@
-//! `model pull` with a fake hub: a model is installed completely or not at all.
+//! Tests of `model pull` with a fake hub: a model is installed completely or not at all.
 
 use std::{
     fs,
@@ -387,7 +387,7 @@ fn weights_with_a_different_digest_than_pinned_are_refused_before_the_download()
 mod wheel {
     use super::*;
 
-    /// Address without a server.
+    /// Returns an address at which no server listens.
     fn unused_address() -> String {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         format!("http://{}", listener.local_addr().unwrap())

@@ -1,4 +1,4 @@
-//! Lexical search: analyzers, searches for dialogues, and the query syntax.
+//! Tests of lexical search: analyzers, searches for dialogues, and the query syntax.
 
 use std::fs;
 
@@ -212,7 +212,7 @@ fn query_syntax_applies_only_with_the_flag() {
     assert_eq!(found(&["--syntax", "--of", "dialogues", "+moment +my"]), ("a".to_owned(), nothing));
     let (words, output) = found(&["parcel -late"]);
     assert_eq!((words.split(' ').count(), output.as_str()), (3, ""));
-    // No query is an error, with or without --syntax.
+    // Every query is accepted, with or without --syntax.
     for text in ["where's my (late parcel?! :-(", "late: \"parcel", "[a TO", "*", "-", "late^x ~2"] {
         found(&["--syntax", text]);
     }

@@ -1,4 +1,4 @@
-//! `turnwise serve`, over real connections.
+//! Tests of `turnwise serve` over real connections.
 
 use std::{
     io::{Read, Write},
@@ -14,7 +14,7 @@ use crate::{
     support::{SAMPLES, Turnwise, record},
 };
 
-/// Index `x` of the sample dialogues, with vectors of a small model.
+/// Creates the index `x` of the sample dialogues, with vectors of a small model.
 pub fn with_index() -> Turnwise {
     let t = Turnwise::new();
     t.ok(&format!("ingest -i x {SAMPLES}"));
@@ -107,7 +107,7 @@ fn topics_and_statistics_are_those_of_the_command_line() {
     let some = server.get("/v1/stats?filter=domain%3Ddeliveries").json(200);
     assert_eq!(some["dialogues"], deliveries);
 
-    // Without vectors there are no topics; the error gives the reason.
+    // Without vectors there are no topics; the error contains the reason.
     t.ok(&format!("ingest -i words {SAMPLES}"));
     let words = Server::start(&t, "-i words");
     words.get("/v1/clusters").says(503, &["no vectors", "turnwise encode"]);
@@ -154,7 +154,7 @@ fn dialogues_are_listed_in_pages_as_lines_and_as_events() {
     server.get("/v1/dialogues?limit=0").says(400, &["invalid value `0` for `limit`", "from 1 to 1000"]);
     assert_eq!(chunks(&with("/v1/dialogues?filter=id%3Dnobody", "application/jsonl")), "");
 
-    // The stream of a search has the hits, and then the rest of the response.
+    // The stream of a search contains first the hits and then the rest of the response.
     let request = json!({"query": "my parcel never came", "k": 4});
     let whole = server.post("/v1/search", &request).json(200);
     let accept = ["Accept: application/x-ndjson"];
@@ -176,7 +176,7 @@ fn a_client_that_does_not_read_is_disconnected() {
     stalled
         .write_all(b"GET /v1/dialogues HTTP/1.1\r\nHost: localhost\r\nAccept: application/x-ndjson\r\n\r\n")
         .unwrap();
-    // Not counting the connection of this request.
+    // The value 1 means that only the connection of the metrics request itself is open.
     let open = || server.get("/metrics").text().contains("turnwise_connections 1\n");
     assert!(!open());
     let started = Instant::now();
@@ -190,7 +190,7 @@ fn a_client_that_does_not_read_is_disconnected() {
     assert!(!rest.is_empty() && !rest.ends_with(b"0\r\n\r\n"), "{}", rest.len());
 }
 
-/// Body of a complete chunked response.
+/// Returns the decoded body of a complete chunked response.
 pub fn chunks(answer: &Answer) -> String {
     assert_eq!(answer.header("transfer-encoding").as_deref(), Some("chunked"), "{}", answer.head);
     let (mut rest, mut body) = (&answer.body[..], Vec::new());
@@ -471,7 +471,7 @@ fn retry_while_writing(t: &Turnwise, line: &str) {
     panic!("{line}: it is busy for ever");
 }
 
-/// Stops the searching thread when it is dropped, also if the writer fails.
+/// Guard that stops the searching thread when it is dropped, even if the writer fails.
 struct StopOnDrop<'a>(&'a AtomicBool);
 
 impl Drop for StopOnDrop<'_> {
@@ -499,11 +499,11 @@ fn an_interrupted_ingest_keeps_complete_records() {
         stream.flush().unwrap();
         stream
     };
-    // A client that stops sending.
+    // Test a client that stops sending.
     answer(begin())
         .says(400, &["the body is incomplete", "no data received for 1 second", "1 record was stored"]);
     assert_eq!(t.ids("x"), ["a", "b"]);
-    // A client that disconnects.
+    // Test a client that disconnects.
     server.ask("DELETE", "/v1/dialogues/b", &[], b"").json(200);
     drop(begin());
     for _ in 0..100 {
@@ -546,7 +546,8 @@ fn a_repeated_ingest_with_an_idempotency_key_gets_the_same_response() {
     server.ask("DELETE", "/v1/dialogues/b", &["Authorization: Bearer one-and-only"], b"").json(200);
     assert_eq!(send(&server, "one-and-only", "7c1f", &body).json(200), first);
     assert_eq!(t.ids("x"), ["a"]);
-    // A different body with the same value, the same value with a different key, and an invalid value.
+    // Test a different body with the same `Idempotency-Key`, the same value with a different API key, and an invalid
+    // value.
     let error = send(&server, "one-and-only", "7c1f", &record("d", "more")).says(422, &["different body"]);
     assert_eq!(error["code"], "idempotency_key_reused");
     assert_eq!(send(&server, "two-and-more", "7c1f", &record("d", "more")).json(200)["taken"]["added"], 1);
@@ -620,7 +621,7 @@ fn embeddings_have_the_format_of_openai() {
     for (n, line) in t.read("out.jsonl").lines().enumerate() {
         let line: Value = serde_json::from_str(line).unwrap();
         let embedded: Vec<f32> = serde_json::from_value(line["embedding"].clone()).unwrap();
-        // The vectors have length 1, as in OpenAI's API, although this model does not normalize.
+        // The server returns unit vectors, as OpenAI's API does, although this model does not normalize its vectors.
         let length = embedded.iter().map(|x| x * x).sum::<f32>().sqrt();
         assert!(embedded.iter().zip(floats(n)).all(|(own, sent)| (own / length - sent).abs() < 1e-6));
     }

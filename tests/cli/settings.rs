@@ -1,4 +1,4 @@
-//! Settings: files, environment variables and flags, and which of them takes precedence.
+//! Tests of settings in files, environment variables and flags, and of the precedence among them.
 
 use serde_json::{Value, json};
 

@@ -1,6 +1,7 @@
-//! `encode --shard` and `encode --assemble`: shards in any order, and shards that are missing, damaged or duplicate.
+//! Tests of `encode --shard` and `encode --assemble`: shards in any order, and shards that are missing, damaged or
+//! duplicate.
 
-// A skipped test prints the reason.
+// Printing is allowed, because a skipped test prints the reason.
 #![allow(clippy::print_stderr)]
 
 use std::{
@@ -15,7 +16,7 @@ use turnwise_index::vectors::{Kind, VectorReader};
 
 use crate::support::{Outcome, Turnwise, record, records};
 
-/// All vectors of an index, by kind and key.
+/// Returns all vectors of an index, by kind and key.
 pub fn vectors(index: &Path) -> BTreeMap<(usize, [u8; 16]), Vec<u32>> {
     let reader = VectorReader::open(index).unwrap().unwrap();
     let mut all = BTreeMap::new();
@@ -28,7 +29,7 @@ pub fn vectors(index: &Path) -> BTreeMap<(usize, [u8; 16]), Vec<u32>> {
     all
 }
 
-/// Names of all files of a folder, sorted.
+/// Returns the sorted names of all files of a folder.
 fn names(folder: &Path) -> Vec<String> {
     let mut names: Vec<String> =
         fs::read_dir(folder).unwrap().map(|e| e.unwrap().file_name().into_string().unwrap()).collect();
@@ -41,7 +42,7 @@ fn data_file(folder: &Path, shard: &str) -> PathBuf {
     folder.join(names(folder).into_iter().find(named).unwrap())
 }
 
-/// Python interpreter with the packages that these tests need; `None` if it is not installed.
+/// Returns a Python interpreter with the packages that these tests need; `None` if it is not installed.
 pub fn python() -> Option<PathBuf> {
     let folder = match std::env::var_os("TURNWISE_SCALE") {
         Some(folder) => PathBuf::from(folder),
@@ -84,7 +85,7 @@ fn assembled_shards_equal_a_single_encode() {
         all_shards(&t, &model, 4, &format!("--to {format}"));
         assert_eq!(names(&t.path("shards")).len(), 8, "each shard has a data file and a manifest");
         let done = t.json("encode --assemble shards -i x --replace");
-        // The answer is equal in all dialogues, so every shard has its vector.
+        // The answer is the same in all dialogues, so every shard contains the vector of the answer.
         assert_eq!((&done["rows"], &done["new"]), (&(60 + 60 + 4).into(), &(60 + 60 + 1).into()), "{done}");
         assert_eq!(vectors(&t.path("indexes/x")), whole(&t, &model), "{format}");
     }
@@ -233,7 +234,7 @@ fn foreign_and_duplicate_shards_are_reported_by_name() {
     foreign.iter().for_each(|name| fs::remove_file(folder.join(name)).unwrap());
     t.ok("encode --assemble shards -i x");
 
-    // One shard of a different encoder, and one without vectors of dialogues.
+    // Test a shard from a different encoder, and a shard without dialogue vectors.
     t.ok("model fit in.jsonl --dim 16 -o other");
     t.ok("encode --shard 2/3 in.jsonl --out shards --model ./other");
     t.run("encode --assemble shards -i x").says(
@@ -311,7 +312,7 @@ fn a_truncated_input_creates_no_shard() {
     assert_eq!(names(&t.path("shards")), Vec::<String>::new());
 }
 
-/// Uses a small file system of its own, in a user namespace.
+/// Mounts a small file system in a user namespace and fills it.
 #[cfg(target_os = "linux")]
 #[test]
 fn a_full_disk_is_reported_and_leaves_no_files() {

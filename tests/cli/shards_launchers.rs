@@ -1,4 +1,5 @@
-//! The launchers in `examples/scale`: the Ray driver with killed workers, and the commands for Slurm and Kubernetes.
+//! Tests of the launchers in `examples/scale`: the Ray driver with killed workers, and the commands for Slurm and
+//! Kubernetes.
 
 use std::{fs, path::Path, process::Command};
 
@@ -10,7 +11,7 @@ use crate::{
 const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 const PROGRAM: &str = env!("CARGO_BIN_EXE_turnwise");
 
-/// Command with turnwise on its path, in the folder of the test and without settings of the environment.
+/// Returns a command with turnwise on its `PATH`, in the folder of the test and without settings of the environment.
 fn command(t: &Turnwise, program: impl AsRef<Path>) -> Command {
     let as_ours = t.command(&[]);
     let mut command = Command::new(program.as_ref());

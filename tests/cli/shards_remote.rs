@@ -1,6 +1,6 @@
-//! Shards in an object store: `encode --shard` with the S3 server that `tests/scale.sh` installs.
+//! Tests with shards in an object store: `encode --shard` with the S3 server that `tests/scale.sh` installs.
 
-// A skipped test prints the reason.
+// Printing is allowed, because a skipped test prints the reason.
 #![allow(clippy::print_stderr)]
 
 use std::{
@@ -87,7 +87,7 @@ fn shards_are_stored_in_an_object_store_and_assembled_from_it() {
     store.run(&t, "encode --assemble s3://shards/set/one -i x").says(3, &["1/3 is missing", &command]);
     store.ok(&t, command.strip_prefix("turnwise ").unwrap());
 
-    // An object with the right size and different bytes.
+    // Test an object with the right size but different bytes.
     store.ask("cut set/one/shard-00000");
     store
         .run(&t, "encode --assemble s3://shards/set/one -i x")

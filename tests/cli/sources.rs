@@ -1,4 +1,4 @@
-//! Inputs of `ingest`: files, streams, compressed files and folders.
+//! Tests of the inputs of `ingest`: files, streams, compressed files and folders.
 
 use crate::support::{SAMPLES, Turnwise, gz, record, records, sample, zst};
 

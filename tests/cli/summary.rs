@@ -1,4 +1,4 @@
-//! The summary of an ingest: every record is counted, and a repeated ingest changes nothing.
+//! Tests of the summary of an ingest: every record is counted, and a repeated ingest changes nothing.
 
 use serde_json::{Value, json};
 

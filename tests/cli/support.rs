@@ -16,7 +16,7 @@ use tempfile::TempDir;
 /// Folder of the sample corpus.
 pub const SAMPLES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/examples/support");
 
-/// Time after which a test fails.
+/// Maximum time that a test waits for a message from the program.
 const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The program, in a temporary folder and without settings of the environment.
@@ -51,7 +51,8 @@ impl Turnwise {
         fs::read_to_string(self.path(name)).unwrap()
     }
 
-    /// Path of a model for tests that encode. It is fitted on the sample dialogues, so nothing is downloaded.
+    /// Returns the path of a model for tests that encode. The model is fitted on the sample dialogues, so nothing is
+    /// downloaded.
     pub fn model(&self) -> String {
         let folder = self.path("fitted");
         let out = self.run_args(&["model", "fit", SAMPLES, "-o", folder.to_str().unwrap(), "--dim", "16"]);
@@ -141,14 +142,14 @@ impl Turnwise {
         Started::spawn(self.command(&words(line)))
     }
 
-    /// All dialogues of an index, sorted by id.
+    /// Returns all dialogues of an index, sorted by id.
     pub fn dialogues(&self, index: &str) -> Vec<Value> {
         let mut all = lines(&self.ok(&format!("corpus export -q -i {index}")));
         all.sort_by_key(id_of);
         all
     }
 
-    /// Sorted ids of the dialogues of an index.
+    /// Returns the sorted ids of the dialogues of an index.
     pub fn ids(&self, index: &str) -> Vec<String> {
         self.dialogues(index).iter().map(id_of).collect()
     }
@@ -248,7 +249,7 @@ pub fn id_of(dialogue: &Value) -> String {
     dialogue["id"].as_str().unwrap().to_owned()
 }
 
-/// JSON line with a dialogue of two turns.
+/// Returns a JSON line with a dialogue of two turns.
 pub fn record(id: &str, text: &str) -> String {
     let turns = json!([
         {"speaker": "Ann", "role": "user", "text": text},
@@ -257,7 +258,7 @@ pub fn record(id: &str, text: &str) -> String {
     format!("{}\n", json!({"id": id, "source": "test", "turns": turns}))
 }
 
-/// JSON lines with this number of dialogues, whose ids are in ascending order.
+/// Returns this number of dialogues as JSON lines, with ids in ascending order.
 pub fn records(count: usize) -> String {
     (0..count).map(|n| record(&format!("d{n:06}"), &format!("this is text number {n}"))).collect()
 }
@@ -276,7 +277,7 @@ pub fn sample(name: &str) -> String {
     fs::read_to_string(Path::new(SAMPLES).join(name)).unwrap()
 }
 
-/// All files of a folder, with their bytes.
+/// Returns all files of a folder, with their bytes.
 pub fn files(folder: &Path) -> Vec<(PathBuf, Vec<u8>)> {
     let mut all = Vec::new();
     for entry in fs::read_dir(folder).unwrap() {

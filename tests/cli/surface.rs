@@ -1,4 +1,4 @@
-//! The command line: help, suggestions, completions, the demo, and output to pipes.
+//! Tests of the command line: help, suggestions, completions, the demo, and output to pipes.
 
 use std::io::Read;
 

@@ -1,6 +1,6 @@
-//! A server with TLS, and a certificate that the test creates.
+//! Tests of a server with TLS. The tests create the certificate.
 
-// A skipped test prints the reason.
+// Printing is allowed, because a skipped test prints the reason.
 #![allow(clippy::print_stderr)]
 
 use std::{

@@ -1,4 +1,4 @@
-//! `turnwise train`: complete, killed and resumed runs, evaluations and errors.
+//! Tests of `turnwise train`: complete, killed and resumed runs, evaluations and errors.
 
 use std::{fs, thread, time::Duration};
 
@@ -133,7 +133,7 @@ fn every_objective_ends_in_a_model_that_encodes() {
         assert!(!card.contains("base_model"), "{card}");
         t.ok(&format!("embed {SAMPLES} --model ./{objective}/model -o {objective}.npy"));
     }
-    // `auto` gives the same model. The run reports the dialogues of the teacher.
+    // The objective `auto` trains the same model. The run reports the dialogues of the teacher.
     t.run(&format!(
         "train auto --corpus {SAMPLES} -m ./small -o auto --steps 6 --batch 6 --learning-rate 1e-3"
     ))
@@ -153,7 +153,7 @@ fn a_killed_run_resumes_to_the_same_model() {
     t.ok(&format!("{command} -o whole"));
     let mut child =
         t.command(&format!("{command} -o killed").split(' ').collect::<Vec<_>>()).spawn().unwrap();
-    // Killed as soon as a checkpoint exists.
+    // Kill the run as soon as a checkpoint exists.
     while !t.path("killed/checkpoints/step-00000010/state.json").exists()
         && child.try_wait().unwrap().is_none()
     {
@@ -224,7 +224,7 @@ fn a_folder_has_one_run_at_a_time() {
             "to continue it: `turnwise train runs/one/recipe.toml -o runs/one --resume`",
         ],
     );
-    // A run that was killed before its first step starts.
+    // A run that was killed before its first step can be started again.
     t.write("early/lock", "");
     t.run(&format!(
         "train simcse --corpus {SAMPLES} -m ./small --steps 1 --batch 4 --evaluate-every 0 -o early --resume"
@@ -276,7 +276,7 @@ fn a_damaged_checkpoint_is_reported() {
     t.write(file, &bytes[..bytes.len() / 2]);
     let resume = format!("{command} --resume");
     t.run(&resume).says(4, &["step-00000004", "remove this folder"]);
-    // A flipped bit gives a valid number, so only the checksum detects it.
+    // With a flipped bit, the number is still valid, so only the checksum detects it.
     let mut turned = bytes.clone();
     let last = turned.len() - 1;
     turned[last] ^= 0x40;
@@ -370,7 +370,7 @@ fn an_index_can_be_trained_on() {
 fn a_dialogue_that_is_read_twice_is_used_once() {
     let t = with_encoder();
     write_pieces(&t);
-    // One export has all dialogues. A second one repeats some of them, and has one with changed content.
+    // One export has all dialogues. A second export repeats some of them and has one dialogue with changed content.
     let (all, some) = (t.read("all.jsonl"), t.read("pieces/0.jsonl"));
     let first = some.lines().next().unwrap();
     let mut changed: Value = serde_json::from_str(first).unwrap();
@@ -381,7 +381,7 @@ fn a_dialogue_that_is_read_twice_is_used_once() {
     let train = "train simcse -m ./small --steps 3 --batch 4 --evaluate-every 0";
     t.run(&format!("{train} --corpus exports -o twice"))
         .says(0, &["60 dialogues of exports were already read", "with 281 dialogues"]);
-    // A corpus without dialogues of its own gets no steps.
+    // A corpus whose dialogues were all read before gets no training steps.
     t.run(&format!("{train} --corpus once.jsonl all.jsonl -o both"))
         .says(0, &["280 dialogues of all.jsonl were already read", "it has no other dialogues"]);
     assert_eq!(trained(&t, "both"), trained(&t, "twice"));
@@ -577,7 +577,7 @@ fn a_separator_token_is_added_if_the_tokenizer_has_none() {
     assert!(!t.path("alone/start").exists());
 }
 
-/// Lines of a JSON lines file of a run.
+/// Returns the parsed lines of a JSON lines file of a run.
 pub fn lines(t: &Turnwise, path: &str) -> Vec<Value> {
     t.read(path).lines().map(|l| serde_json::from_str(l).unwrap()).collect()
 }
@@ -612,7 +612,7 @@ fn a_run_is_evaluated_during_training_and_keeps_its_best_step() {
         )),
         "{outcome:?}"
     );
-    // The saved model gives the same value in `bench`.
+    // In `bench`, the saved model has the same value.
     let state: Value = serde_json::from_str(&t.read("run/checkpoints/best/state.json")).unwrap();
     assert_eq!(state["step"], best["step"]);
     let curves = t.read("run/curves.svg");
@@ -623,7 +623,7 @@ fn a_run_is_evaluated_during_training_and_keeps_its_best_step() {
     }
     assert!(t.read("run/model/README.md").contains(&format!("step {}", best["step"])));
     assert!(fs::read(t.path("run/tensorboard/events.out.tfevents.turnwise")).unwrap().len() > 500);
-    // A run that was stopped after a checkpoint and resumed gives the same result.
+    // A run that is stopped after a checkpoint and then resumed has the same result.
     let copy = |from: &str, to: &str| {
         fs::create_dir_all(t.path(to)).unwrap();
         for entry in fs::read_dir(t.path(from)).unwrap() {
@@ -687,8 +687,8 @@ fn without_labels_held_out_dialogues_measure_the_gain() {
     assert!(t.read("run/model/README.md").contains("the halves of 28 held-out dialogues (7.4 by chance) | "));
     assert!(t.read("run/recipe.toml").contains("aside = 400"));
     assert!(t.read("run/curves.svg").contains("neighbors shared by halves, held out"));
-    // The same run again gives the same values. A different seed trains differently, but holds out the same dialogues,
-    // so that the gains of several seeds can be compared.
+    // If the run is repeated, the values are the same. A different seed trains differently, but holds out the same
+    // dialogues, so that the gains of several seeds can be compared.
     t.ok("train run/recipe.toml -o again");
     assert_eq!(lines(&t, "again/evaluations.jsonl")[2]["aside"], measured[2]["aside"]);
     t.ok("train run/recipe.toml --seed 1 -o other");
@@ -897,7 +897,7 @@ fn damaged_and_changed_inputs_are_reported() {
     let text = t.read("pieces/2.jsonl");
     t.write("pieces/2.jsonl", text.lines().skip(1).collect::<Vec<_>>().join("\n"));
     t.run(&format!("{command} -o run --resume")).says(2, &["cannot resume the run in run: the dialogues"]);
-    // A truncated archive.
+    // Test a truncated archive.
     t.ok("corpus convert all.jsonl -o pieces/9.jsonl.gz");
     let archive = fs::read(t.path("pieces/9.jsonl.gz")).unwrap();
     t.write("pieces/9.jsonl.gz", &archive[..archive.len() / 2]);

@@ -1,6 +1,6 @@
 //! Headless browser, controlled through chromedriver by the WebDriver protocol.
 
-// A skipped test prints the reason.
+// Printing is allowed, because a skipped test prints the reason.
 #![allow(clippy::print_stderr)]
 
 use std::{
@@ -24,7 +24,7 @@ pub struct Browser {
 }
 
 impl Browser {
-    /// Starts a browser. Returns `None`, and prints the reason, if none is installed.
+    /// Starts a browser. Returns `None`, and prints the reason, if no browser is installed.
     pub fn start() -> Option<Self> {
         let started = Command::new("chromedriver")
             .args(["--port=0"])

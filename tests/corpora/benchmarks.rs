@@ -1,4 +1,5 @@
-//! Compares tasks without a model on real data with values that a separate program computed.
+//! Runs benchmark tasks on real data, without a model. Compares the results with values that a separate program
+//! computed.
 
 use turnwise_eval::{
     rank::{Bm25, Lda, RandomBaseline, Ranker, Terms, Tfidf, TfidfThenSvd},
@@ -14,7 +15,7 @@ fn done(task: &dyn Task, ranker: &dyn Ranker) -> Outcome {
     task.run(scorer.as_ref(), false, &()).unwrap()
 }
 
-/// Value of a measure in percent.
+/// Returns the value of a measure in percent.
 fn of(outcome: &Outcome, measure: &str) -> f64 {
     100.0 * outcome.values.iter().find(|value| value.measure == measure).unwrap().value
 }
@@ -28,7 +29,7 @@ fn published_lists_give_the_values_of_the_reference_evaluator() {
     let Some(folder) = data::folder("dialoguecse_dev") else { return };
     let folder = folder.join("dialoguecse_dev");
     let pairs = Bm25 { terms: Terms::Pairs, ..Bm25::default() };
-    // The separate program orders equal scores differently: 42.0 instead of 42.1.
+    // The separate program orders equal scores differently, so its MRR is 42.0 instead of 42.1.
     for (corpus, queries, map, mrr, d_sts) in
         [("jddc", 2094, 41.1, 42.1, 74.7), ("edc", 2373, 49.9, 74.2, 49.0)]
     {
@@ -59,7 +60,8 @@ fn single_domain_dialogues_give_the_values_of_the_reference_evaluator() {
     let words = done(&task, &Bm25::default());
     near(of(&words, "MAP"), 87.6, 0.0);
     near(100.0 * words.values[0].floor.unwrap(), 7.3, 0.0);
-    // scikit-learn's default, a randomized decomposition, gives this value; the exact decomposition gives 86.4.
+    // This value is from scikit-learn's default, a randomized decomposition. With the exact decomposition, the value is
+    // 86.4.
     let svd = done(&task, &TfidfThenSvd { dim: 128, seed: 0, terms: Some(Terms::Scikit) });
     near(of(&svd, "MAP"), 86.9, 0.1);
     near(of(&svd, "purity"), 96.2, 1.6);

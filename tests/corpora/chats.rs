@@ -1,4 +1,5 @@
-//! Chats, exports and transcripts from hand-written files in `fixtures/`, because real chats cannot be shared.
+//! Tests of the readers of chats, exports and transcripts. The files in `fixtures/` are hand-written, because real
+//! chats cannot be shared.
 
 use std::{collections::BTreeSet, fs, path::PathBuf};
 
@@ -161,7 +162,7 @@ fn slack() {
         ]
     );
 
-    // A single channel, or the file of a single day, gives the same names and ids.
+    // Reading a single channel, or the file of a single day, results in the same names and ids.
     let (channel, problems) = read("slack/general", "slack");
     assert!(problems.is_empty(), "{problems:?}");
     assert_eq!(channel[..], all[1..5]);

@@ -13,7 +13,8 @@ use turnwise_corpus::{
     walk,
 };
 
-/// The unpacked folder of an archive `../shared/data/NAME.tar.zst`, or `None` (with a printed reason).
+/// Returns the unpacked folder of the archive `../shared/data/NAME.tar.zst`. If the archive is missing, prints a
+/// message and returns `None`.
 pub fn folder(name: &str) -> Option<PathBuf> {
     static UNPACKED: OnceLock<Mutex<BTreeMap<String, PathBuf>>> = OnceLock::new();
     let archive = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../shared/data/{name}.tar.zst"));
@@ -38,7 +39,7 @@ pub fn folder(name: &str) -> Option<PathBuf> {
 pub struct Read {
     pub dialogues: Vec<Dialogue>,
     pub problems: Vec<String>,
-    /// Formats used, by name, with the number of files.
+    /// Number of files in each format, by the name of the format.
     pub formats: BTreeMap<&'static str, usize>,
 }
 
@@ -47,7 +48,7 @@ impl Read {
         self.dialogues.iter().map(|d| d.turns.len()).sum()
     }
 
-    /// Number of dialogues per domain.
+    /// Returns the number of dialogues per domain.
     #[allow(dead_code)]
     pub fn domains(&self) -> BTreeMap<String, usize> {
         let mut counts = BTreeMap::new();

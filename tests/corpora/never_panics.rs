@@ -1,4 +1,5 @@
-//! Damaged and random files: no reader panics or loops, and every dialogue that it returns is valid.
+//! Tests with damaged and random files. No reader may panic or loop forever, and every dialogue that a reader returns
+//! must be valid.
 
 use std::{
     fs,
@@ -13,7 +14,7 @@ use turnwise_corpus::{
     input::Input,
 };
 
-/// All files in `fixtures/`: small valid files of every format.
+/// Returns the path and the content of all files in `fixtures/`, which are small valid files of every format.
 fn fixtures() -> &'static [(PathBuf, Vec<u8>)] {
     static FILES: OnceLock<Vec<(PathBuf, Vec<u8>)>> = OnceLock::new();
     FILES.get_or_init(|| {

@@ -1,4 +1,4 @@
-//! Corpora and evaluation sets in the layouts that papers on dialogue representation use.
+//! Tests of the readers of corpora and evaluation sets that papers on dialogue representation use.
 
 use std::collections::BTreeSet;
 
@@ -118,7 +118,8 @@ fn dialoguecse_has_the_counts_of_its_readme() {
     assert_eq!((of("jddc-dev-sts-").len(), of("edc-dev-sts-").len()), (1000, 500));
     assert_eq!(of("edc-train-train_data-").len(), 1000);
     assert_eq!(read.dialogues.len(), 2094 + 2373 + 1000 + 500 + 1000);
-    // Each query has 30 positives and 40 negatives. Only JDDC has intents; all positives of a query have the same.
+    // Each query has 30 positives and 40 negatives. Only JDDC has intents; all positives of a query have the same
+    // intent.
     assert!(
         jddc.iter()
             .chain(&ecd)

@@ -1,4 +1,4 @@
-//! Compares SGD, MultiWOZ and MetaLWOz with the counts in the READMEs of the data.
+//! Reads SGD, MultiWOZ and MetaLWOz, and compares the results with the counts in the READMEs of the data.
 
 #![allow(clippy::unwrap_used)]
 
@@ -26,7 +26,7 @@ fn read(archive: &str) -> Option<Read> {
     Some(read)
 }
 
-/// Number of single-domain dialogues per domain.
+/// Returns the number of single-domain dialogues per domain.
 fn single(read: &Read) -> BTreeMap<&str, usize> {
     let mut counts = BTreeMap::new();
     for dialogue in read.dialogues.iter().filter(|d| d.domains.len() == 1) {
@@ -43,7 +43,7 @@ fn by_id<'a>(read: &'a Read, id: &str) -> &'a Dialogue {
 fn sgd_dev() {
     let Some(read) = read("sgd_dev") else { return };
     assert_eq!(read.formats, BTreeMap::from([("sgd", 17)]));
-    // The full set has 2,482: three files, whose dialogues have several services, are not in the archive.
+    // The full set has 2,482 dialogues. Three files, whose dialogues have several services, are not in the archive.
     assert_eq!((read.dialogues.len(), read.turns()), (2098, 38768));
     // dial2vec's dev set: 836 dialogues of one service.
     let single = single(&read);
@@ -70,7 +70,7 @@ fn sgd_train_slim() {
         return;
     };
     assert_eq!(read.formats, BTreeMap::from([("sgd", 96)]));
-    // The full set and dial2vec's table have 16,142; 31 files are not in the archive.
+    // The full set and dial2vec's table have 16,142 dialogues. 31 files of the full set are not in the archive.
     assert_eq!((read.dialogues.len(), read.turns()), (12174, 223756));
     let single = single(&read);
     assert_eq!((single.values().sum::<usize>(), single.len()), (5275, 24));

@@ -1,18 +1,19 @@
 //! Runs the commands of the guides, and compares their output with the output that the guides show.
 //!
-//! The fence of a block of code says what the block is:
+//! The opening fence of a code block says how the test uses the block:
 //!
 //! - ` ```sh `: commands. They run in one folder per page, one block after another. A command `turnwise serve` keeps
 //!   running until the end of the page.
-//! - ` ```text,output `: what the block above prints, or some lines of it. Numbers are not compared; `…` stands for any
-//!   text.
+//! - ` ```text,output `: the output of the block above, or some lines of this output. Numbers are not compared; `…`
+//!   stands for any text.
 //! - `file=NAME`: the block is the content of a file, which is written to the folder.
 //! - `fails`, `warns`: the commands are expected to fail, or to print a warning.
 //! - `needs=THING`: run the block only if THING exists; see [`Machine::lacks`]. Otherwise, only parse its
 //!   commands.
 //!
 //! The folder has an index of the sample dialogues, `chats`, and two files with some of the dialogues: `labeled.jsonl`
-//! and `chats.jsonl.zst`. In the guides, the files have all dialogues, so the output differs only in numbers.
+//! and `chats.jsonl.zst`. In the guides, the files have all dialogues, so the output shown there differs only in
+//! numbers.
 
 use std::{
     fmt::Write as _,
@@ -39,7 +40,7 @@ struct Block {
 }
 
 impl Block {
-    /// The blocks of a page, in order.
+    /// Returns the blocks of a page, in order.
     fn all(page: &str) -> Vec<Block> {
         let mut blocks: Vec<Block> = Vec::new();
         let mut inside = false;
@@ -75,7 +76,8 @@ impl Block {
         self.attributes.iter().any(|a| a == "output")
     }
 
-    /// Commands of the block, without comments. Lines that end with a backslash are joined with the next line.
+    /// Returns the commands of the block, without comments. Lines that end with a backslash are joined with the next
+    /// line.
     fn commands(&self) -> Vec<String> {
         let joined = self.text.replace("\\\n", " ");
         let lines = joined.lines().map(|line| line.split(" #").next().unwrap_or_default().trim().to_owned());
@@ -130,7 +132,7 @@ impl Machine {
         }
     }
 
-    /// Command that runs a script in a folder, with standard error redirected to standard output.
+    /// Returns a command that runs a script in a folder, with standard error redirected to standard output.
     fn shell(&self, script: &str, folder: &Path) -> Command {
         let mut command = Command::new("sh");
         let program = Path::new(env!("CARGO_BIN_EXE_turnwise")).parent().unwrap();
@@ -227,7 +229,7 @@ fn run_page(name: &str, page: &str, machine: &Machine) -> Vec<String> {
     skipped
 }
 
-/// Starts a server, and returns what it prints when it is ready.
+/// Starts a server and waits until it is ready. Returns the server and its output so far.
 fn serve(script: &str, folder: &Path, machine: &Machine) -> (Server, String) {
     let log = folder.join("serve.log");
     let file = fs::File::create(&log).unwrap();

@@ -1,4 +1,5 @@
-//! The book under docs/: its pages, its links, its commands, and the reference pages that are generated from the code.
+//! Tests of the book in docs/: its pages, its links, its commands, and the reference pages that are generated from the
+//! code.
 
 #![cfg(feature = "cli")]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stderr)]
@@ -27,7 +28,7 @@ fn pages(folder: &Path, found: &mut Vec<PathBuf>) {
     }
 }
 
-/// Targets of all links of a page.
+/// Returns the targets of all links of a page.
 fn links(text: &str) -> Vec<&str> {
     text.split("](").skip(1).filter_map(|rest| rest.split(')').next()).collect()
 }
@@ -45,7 +46,8 @@ fn the_reference_pages_are_current() {
     for page in generated {
         let name = page.file_name().unwrap();
         let committed = fs::read_to_string(docs().join("reference").join(name)).unwrap_or_default();
-        // The Parquet format and Milvus options depend on features; the pages are those of the default features.
+        // The Parquet format and Milvus options depend on features; the committed pages are generated with the default
+        // features.
         if cfg!(all(feature = "parquet", not(feature = "milvus"))) {
             assert!(
                 fs::read_to_string(&page).unwrap() == committed,

@@ -1,4 +1,4 @@
-//! Generates dialogues that differ in every field a filter can test, with rare and frequent words in two scripts.
+//! Generates dialogues that differ in every field that a filter can test, with rare and frequent words in two scripts.
 
 use serde_json::json;
 use turnwise_corpus::Dialogue;
@@ -51,12 +51,12 @@ impl Numbers {
     }
 }
 
-/// A dialogue that depends only on its number and version. It belongs to one of three corpora.
+/// Returns a dialogue that depends only on its number and version. It belongs to one of three corpora.
 pub fn dialogue(number: usize, version: u64) -> Dialogue {
     dialogue_in(number, version, None)
 }
 
-/// Like [`dialogue`], but in the given corpus, if any.
+/// Returns the same dialogue as [`dialogue`], but in the given corpus, if one is given.
 pub fn dialogue_in(number: usize, version: u64, corpus: Option<&str>) -> Dialogue {
     let mut n = Numbers(0x9e37_79b9 + (number as u64) * 7919 + version * 104_729);
     for _ in 0..5 {
@@ -94,7 +94,7 @@ pub fn dialogue_in(number: usize, version: u64, corpus: Option<&str>) -> Dialogu
 }
 
 impl Numbers {
-    /// A sentence of `least` to twice as many words.
+    /// Returns a sentence of at least `least` and at most `2 * least` words.
     fn sentence_of(&mut self, least: usize) -> String {
         let words = least + self.below(least + 1);
         self.sentence(words)

@@ -1,4 +1,5 @@
-//! Failures of Milvus: each gives a clear error, loses no acknowledged data and leaves no partial data.
+//! Tests failures of Milvus. Each failure must cause a clear error, lose no acknowledged data and leave no partial
+//! data.
 
 use std::{
     net::TcpListener,
@@ -57,7 +58,7 @@ fn the_connection_waits_for_the_whole_timeout() {
     assert!(e.to_string().contains("did not answer within 12 s"), "{e}");
 }
 
-/// Calls a method of Milvus's own client.
+/// Calls a method of Milvus's own Python client.
 fn run_milvus_client(server: &Server, call: &str) {
     let script = format!(
         "from pymilvus import MilvusClient\nMilvusClient(uri='http://127.0.0.1:{}').{call}",
@@ -118,7 +119,7 @@ fn missing_and_foreign_collections_are_reported() {
     let e = open_error(&target);
     assert_eq!(e.to_string(), format!("there are no dialogues at {target}"));
     assert!(e.hint().unwrap().starts_with("`turnwise ingest --engine milvus://"));
-    // A collection that was created with Milvus's own client.
+    // A collection that Milvus's own client created is refused.
     run_milvus_client(&server, "create_collection('theirs', dimension=4)");
     for e in
         [open_error(&server.target("theirs")), MilvusWriter::open(&server.target("theirs")).err().unwrap()]

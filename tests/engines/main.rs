@@ -1,9 +1,10 @@
-//! Runs the same scenarios on every engine and compares the results with a local index: on Milvus Lite, which the tests
-//! start, and on the cluster in `TURNWISE_MILVUS_URI`, if it is set. `tests/milvus.sh` installs Milvus Lite.
+//! Runs the same scenarios on every engine and compares the results with those of a local index. The engines are Milvus
+//! Lite, which the tests start, and the cluster in `TURNWISE_MILVUS_URI`, if it is set. `tests/milvus.sh` installs
+//! Milvus Lite.
 //!
 //! The tests compare the hits and their order, but not the BM25 scores.
 
-// A skipped test prints the reason.
+// Printing is allowed, because a skipped test prints the reason.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stderr)]
 
 mod corpus;

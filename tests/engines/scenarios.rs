@@ -1,4 +1,4 @@
-//! Scenarios that give the same results on every engine.
+//! Scenarios that must have the same results on every engine.
 
 use std::{collections::BTreeSet, ops::Range};
 
@@ -14,9 +14,11 @@ use crate::{
     test_engines::{LocalEngine, TestEngine},
 };
 
-/// If the scores of two hits differ by less, the hits may be in any order, because some engines compute in 32 bits.
+/// If the scores of two hits differ by less than this value, the hits may be in any order. Some engines compute in 32
+/// bits.
 const TIE: f32 = 2e-4;
-/// Used instead of [`TIE`] for BM25 scores of dialogues. It is larger because Tantivy rounds the length of long texts.
+/// Maximum score difference of ties, instead of [`TIE`], for BM25 scores of dialogues. It is larger because Tantivy
+/// rounds the length of long texts.
 const LEXICAL_TIE: f32 = 0.02;
 /// Number of concurrent clients.
 const CLIENTS: usize = 20;
@@ -27,7 +29,7 @@ fn request(query: &str) -> SearchRequest {
     SearchRequest { query: query.to_owned(), k: 10, ..SearchRequest::default() }
 }
 
-/// Search requests with all modes, fusion methods, filters and other options, each with a description.
+/// Returns search requests with all modes, fusion methods, filters and other options, each with a description.
 fn requests() -> Vec<(String, SearchRequest)> {
     let mut n = Numbers(4711);
     let mut all = Vec::new();
@@ -209,7 +211,7 @@ fn hits(searcher: &Searcher, request: &SearchRequest) -> Vec<Hit> {
 /// Conditions of a scenario.
 #[derive(Clone, Copy)]
 pub struct Scenario {
-    /// Corpus of all dialogues; `None` for dialogues of three corpora.
+    /// Corpus of all dialogues; `None` if the dialogues are from three corpora.
     pub corpus: Option<&'static str>,
     /// Whether the engine computes term statistics over all dialogues. Milvus Lite computes them for each corpus, so
     /// with several corpora, the order of its lexical hits is not compared.
@@ -360,6 +362,8 @@ mod in_milvus {
         }
     }
 
+    /// Skipped unless a cluster is set. To run the test:
+    ///
     /// `TURNWISE_MILVUS_URI=milvus://host:19530/an_unused_name cargo test --features milvus --test engines`
     #[test]
     fn a_cluster_gives_the_same_results_as_a_local_index() {

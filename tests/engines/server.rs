@@ -1,6 +1,6 @@
 //! Milvus Lite, the Milvus project's single-node server, which a test starts and stops.
 
-// A skipped test prints the reason.
+// Printing is allowed, because a skipped test prints the reason.
 #![allow(clippy::print_stderr)]
 
 use std::{
@@ -27,7 +27,7 @@ pub struct Server {
     data: TempDir,
 }
 
-/// Path of the program that `tests/milvus.sh` installs; `None` if it is not installed.
+/// Returns the path of the program that `tests/milvus.sh` installs; `None` if it is not installed.
 fn program() -> Option<PathBuf> {
     let folder = match std::env::var_os("TURNWISE_MILVUS") {
         Some(folder) => PathBuf::from(folder),

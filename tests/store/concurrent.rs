@@ -1,4 +1,4 @@
-//! Readers and a writer at the same time: each reader sees the index after exactly one batch.
+//! Tests readers and a writer at the same time. Each reader must see the state after a complete batch.
 
 use std::{
     fs,

@@ -16,7 +16,8 @@ use turnwise_store::{
 
 use crate::support::{assert_sound, content, dialogue, put};
 
-/// Store with 30 dialogues in 6 batches, one replaced and two deleted. It is closed properly.
+/// Fills a store with 30 dialogues in 6 batches, replaces one, deletes two, and closes the store properly. Returns the
+/// remaining dialogues, by id.
 fn filled(root: &Path) -> BTreeMap<String, Dialogue> {
     let mut store = Store::open_or_create(root, "test").unwrap();
     for n in 0..30 {

@@ -1,4 +1,4 @@
-//! The store: compared with a map, after damage, and with concurrent readers and writers.
+//! Tests of the store: comparison with a map, damage, and concurrent readers and writers.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stderr)]
 

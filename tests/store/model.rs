@@ -22,7 +22,7 @@ enum Step {
         committed: bool,
         closed: bool,
     },
-    /// Removes the sled database, which must be rebuilt from the log.
+    /// Removes the sled database. The store must then rebuild it from the log.
     LoseSled,
     /// Compacts while a reader is open.
     Compact,
@@ -128,7 +128,7 @@ proptest! {
     }
 }
 
-/// Ids in insertion order.
+/// Returns the ids in insertion order.
 fn ids(snapshot: &Snapshot) -> Vec<String> {
     snapshot.dialogues().map(|d| d.unwrap().id.to_string()).collect()
 }

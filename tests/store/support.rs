@@ -1,4 +1,4 @@
-//! Small dialogues, and the content of a store.
+//! Helpers that create small dialogues and read the content of a store.
 
 use std::{collections::BTreeMap, path::Path};
 
@@ -18,12 +18,12 @@ pub fn put(store: &mut Store, dialogue: &Dialogue) -> PutOutcome {
     store.put(&Prepared::new(dialogue).unwrap()).unwrap()
 }
 
-/// All dialogues of a store, by id.
+/// Returns all dialogues of a store, by id.
 pub fn content(root: &Path) -> BTreeMap<String, Dialogue> {
     content_of(&Snapshot::open(root).unwrap())
 }
 
-/// All dialogues of a snapshot, by id. Checks that lookups by id and the totals agree with them.
+/// Returns all dialogues of a snapshot, by id. Checks that lookups by id and the totals agree with these dialogues.
 pub fn content_of(snapshot: &Snapshot) -> BTreeMap<String, Dialogue> {
     let all: Vec<Dialogue> = snapshot.dialogues().map(Result::unwrap).collect();
     assert_eq!(snapshot.totals().dialogues as usize, all.len());

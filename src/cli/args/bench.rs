@@ -191,7 +191,7 @@ pub(crate) struct BenchArgs {
     #[arg(short, long = "ranker", value_name = "RANKER", default_values = ["bm25", "model"])]
     pub(crate) rankers: Vec<String>,
     /// Follow the text of the paper, or its released code
-    // Only `bench dialogues` uses and shows it. The other tasks accept and ignore it.
+    // Only `bench dialogues` uses and shows this option. The other tasks accept and ignore it.
     #[arg(long, value_enum, value_name = "PROFILE", default_value = "paper", hide = true)]
     pub(crate) profile: Profile,
     #[command(flatten)]
@@ -327,7 +327,8 @@ pub(crate) struct EvalArgs {
     /// Measure to print (see the list at the end); repeatable
     #[arg(short, long = "measure", value_name = "MEASURE", default_value = "official")]
     pub(crate) measures: Vec<String>,
-    // trec_eval uses -q for this. The clap id of the global --quiet, which also has -q, makes this option replace it.
+    // trec_eval also uses -q for this option. The global option --quiet also has -q; because this option has the same
+    // clap id, it replaces --quiet here.
     /// Also print the measures of each query; in this command, -q does not mean --quiet
     #[arg(id = "quiet", short = 'q', long = "per-query")]
     pub(crate) per_query: bool,

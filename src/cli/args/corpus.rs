@@ -36,7 +36,7 @@ pub(crate) struct ReadArgs {
 }
 
 impl ReadArgs {
-    /// Name of the first given option for reading files, such as `--from`; `None` if there is none.
+    /// Returns the name of the first option for reading files that is given, such as `--from`; `None` if none is given.
     pub(crate) fn given(&self) -> Option<&'static str> {
         let given = [
             (self.from.is_some(), "--from"),
@@ -224,7 +224,8 @@ pub(crate) struct WriteArgs {
 }
 
 impl CorpusCommand {
-    /// Whether the command handles `--engine` itself: supports the option, or refuses it with a message of its own.
+    /// Returns whether the command handles `--engine` itself: either it supports the option, or it refuses it with its
+    /// own message.
     pub(super) fn handles_engine(&self) -> bool {
         match self {
             CorpusCommand::Stats { paths, .. } => paths.is_empty(),

@@ -130,7 +130,7 @@ impl EncoderArgs {
         Settings { device: self.device, precision, tokens, ..Settings::default() }
     }
 
-    /// Precision given by `--precision`; `None` for `auto`.
+    /// Returns the precision given by `--precision`; `None` for `auto`.
     pub(crate) fn precision(&self) -> Option<Precision> {
         match self.precision {
             PrecisionArg::Auto => None,

@@ -250,8 +250,8 @@ Query syntax (--syntax):
 Parts that cannot be parsed are ignored, with a warning.";
 
 impl RankingArgs {
-    /// Settings for combining lexical and dense scores; `None` if no option sets one. Missing settings have the
-    /// built-in defaults, not the saved values.
+    /// Returns the settings for combining lexical and dense scores; `None` if no option sets any of them. Settings that
+    /// are not given have the built-in defaults, not the saved values.
     fn fusion(&self) -> Option<Fusion> {
         let numbers = [self.rrf_k, self.dense_weight, self.bm25_weight];
         if self.fusion.is_none() && numbers == [None; 3] {
@@ -268,7 +268,7 @@ impl RankingArgs {
 }
 
 impl QueryArgs {
-    /// Search request with these options and no query.
+    /// Returns a search request with these options and no query.
     pub(crate) fn request(&self) -> SearchRequest {
         SearchRequest {
             mode: self.mode,

@@ -160,14 +160,15 @@ impl TrainRunArgs {
         Ok(split.map_or((self.device, &[]), |(first, others)| (*first, others)))
     }
 
-    // clap requires the next two arguments, except with a subcommand, which has its own.
+    // The next two arguments are optional in the struct, because a subcommand has its own. Without a subcommand, clap
+    // requires them.
 
-    /// Name of an objective, or name or file of a recipe; empty if a subcommand was given.
+    /// Returns the name of an objective, or the name or file of a recipe; empty if a subcommand was given.
     pub(crate) fn objective_or_recipe(&self) -> &str {
         self.objective_or_recipe.as_deref().unwrap_or_default()
     }
 
-    /// Output folder of the run.
+    /// Returns the output folder of the run.
     pub(crate) fn output(&self) -> &Path {
         self.output.as_deref().unwrap_or(Path::new(""))
     }
@@ -346,14 +347,14 @@ pub(crate) struct ObjectiveArgs {
 /// Seeds of several training runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Seeds {
-    /// Number of consecutive seeds. The first seed is that of `--seed`, or else of the recipe.
+    /// Number of consecutive seeds. The first seed is the value of `--seed`, or else the seed of the recipe.
     Count(u64),
     /// First and last seed, both included.
     Range(u64, u64),
 }
 
 impl Seeds {
-    /// Lists the seeds. If only their number is given, counts from `first`.
+    /// Returns all seeds. If only their number is given, they are counted from `first`.
     pub(crate) fn all(self, first: u64) -> Vec<u64> {
         match self {
             Seeds::Count(count) => (first..first.saturating_add(count)).collect(),
@@ -401,7 +402,7 @@ Examples:
   turnwise train sweep --vary temperature=0.05,0.1,0.2 dialoguecse -c chats --dev sr:select.txt -o runs/tau
   turnwise train sweep --vary dialogues=500,1000,2000 --seeds 3 auto -c chats --dev dialogues:labeled.jsonl -o runs/scale";
 
-/// Help after the options: the objectives, and examples.
+/// Returns the help text after the options: the objectives and examples.
 fn train_help() -> String {
     let mut help = "Objectives, and the vectors that they train:\n".to_owned();
     for definition in ObjectiveName::ALL.iter().map(|objective| objective.definition()) {

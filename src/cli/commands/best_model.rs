@@ -9,7 +9,8 @@ use turnwise_encoder::{
 };
 use turnwise_store::Snapshot;
 
-/// Folder for an encoder that is fitted on the dialogues of an index. It is next to the index folder `root`.
+/// Returns the folder for an encoder that is fitted on the dialogues of an index. This folder is next to the index
+/// folder `root`.
 fn fitted_folder(root: &Path) -> PathBuf {
     let mut name = root.file_name().unwrap_or_default().to_owned();
     name.push("-tfidf-svd");
@@ -29,13 +30,13 @@ pub(super) fn fetch_default(context: &Context<'_>) -> Result<()> {
 pub(super) struct Model {
     pub(super) encoder: Box<dyn Encoder>,
     pub(super) name: String,
-    /// Description of the encoder for the user, with a reason if it is not the default model.
+    /// Description of the encoder for the user. Includes the reason if it is not the default model.
     pub(super) note: String,
 }
 
 impl Model {
-    /// Returns the default model if it is installed or can be downloaded. Otherwise fits an encoder on the dialogues and saves
-    /// it next to the index.
+    /// Returns the default model if it is installed or can be downloaded. Otherwise fits an encoder on the dialogues
+    /// and saves it next to the index.
     pub(super) fn best(root: &Path, snapshot: &Snapshot, context: &Context<'_>) -> Result<Self> {
         let name = encoders::DEFAULT_MODEL;
         match fetch_default(context) {

@@ -25,7 +25,7 @@ pub(super) fn run(args: &ClustersArgs, context: &Context<'_>) -> Result<()> {
     let root = context.existing_index()?;
     let snapshot = Snapshot::open(&root)?;
     let reader = VectorReader::open(&root)?.ok_or_else(|| VectorReader::missing_error(&root))?;
-    // Clustering works without a lexical index, so an unreadable one is ignored.
+    // Clustering works without a lexical index, so an unreadable lexical index is ignored.
     let analyzer = Lexical::analyzer_name(&root).ok().flatten().and_then(|name| name.parse().ok());
     let wanted = ClusterOptions {
         k: args.k.map(|k| k as usize),

@@ -1,4 +1,5 @@
-//! `turnwise corpus convert` and `turnwise corpus export`, and functions that pass the dialogues of files to a callback.
+//! `turnwise corpus convert` and `turnwise corpus export`, and functions that pass the dialogues of files to a
+//! callback.
 
 use std::collections::HashSet;
 
@@ -73,7 +74,8 @@ pub(super) fn export(write: &WriteArgs, context: &Context<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Passes each dialogue of the files and folders to `f`. If `paths` is empty, passes each dialogue of the index of `-i`.
+/// Passes each dialogue of the files and folders to `f`. If `paths` is empty, passes each dialogue of the index of
+/// `-i`.
 pub(super) fn each_dialogue_or_stored(
     paths: &[PathBuf],
     read: &ReadArgs,
@@ -91,8 +93,8 @@ pub(super) fn each_dialogue_or_stored(
     Ok(Problems::default())
 }
 
-/// Passes each dialogue of the files and folders to `f`. Prints the first rejected records as warnings. Returns an error if
-/// the limit of rejected records is exceeded.
+/// Passes each dialogue of the files and folders to `f`. Prints the first rejected records as warnings. Returns an
+/// error if the limit of rejected records is exceeded.
 pub(super) fn each_dialogue(
     paths: &[PathBuf],
     read: &ReadArgs,

@@ -41,7 +41,7 @@ pub(super) fn run(args: &DeleteArgs, context: &Context<'_>) -> Result<()> {
     };
     let done = location.delete(&selection, args.dry_run, context.command_line)?;
     let n = done.count();
-    // A compaction rebuilds the lexical index anyway.
+    // With --purge, no update is needed, because the compaction rebuilds the lexical index anyway.
     if let Some(root) = location.folder()
         && !args.dry_run
         && n > 0
@@ -84,7 +84,7 @@ pub(super) fn run(args: &DeleteArgs, context: &Context<'_>) -> Result<()> {
     }
 }
 
-/// Returns an error if dialogues that the user named do not exist.
+/// Returns an error if `missing`, the named dialogues that do not exist, is not empty.
 fn check_listed(place: &str, missing: &[DialogueId]) -> Result<()> {
     let Some(first) = missing.first() else { return Ok(()) };
     Err(Error::input(match missing.len() {

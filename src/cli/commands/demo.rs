@@ -24,24 +24,24 @@ use turnwise_corpus::{
 use turnwise_search::{Response, SearchRequest, Searcher};
 use turnwise_store::{Snapshot, Store, ingest::IngestOptions};
 
-/// Query of the first search. A sample dialogue says the same in other words.
+/// Query of the first search. A sample dialogue has the same meaning in other words.
 const QUERY: &str = "the card machine kept my card";
 /// Context of the second query, [`FOLLOW_UP`], which is ambiguous without these turns.
 const CONTEXT: [&str; 2] = ["I was charged twice for my subscription this month", "I see both payments here"];
 const FOLLOW_UP: &str = "so when do I get it back?";
-/// Id of the dialogue in the third search, which finds similar dialogues.
+/// Id of the dialogue for the third search, which finds dialogues similar to it.
 const SIMILAR_TO: &str = "deliveries-001";
 
 #[derive(Serialize)]
 struct Demo {
     ingest: Summary,
-    /// Description of the encoder for the user, with a reason if it is not the default model.
+    /// Description of the encoder for the user. Includes the reason if it is not the default model.
     encoder: String,
     encoded: Encoded,
     searches: Vec<Response>,
 }
 
-/// Headings and requests of the example searches.
+/// Returns the heading and the request of each example search.
 fn questions() -> [(String, SearchRequest); 3] {
     let base = SearchRequest { k: 3, ..SearchRequest::default() };
     let query = |query: &str, context| SearchRequest { query: query.to_owned(), context, ..base.clone() };
@@ -57,7 +57,7 @@ fn questions() -> [(String, SearchRequest); 3] {
 /// Name of the demo index.
 const NAME: &str = "demo";
 
-/// Returns an error for any index name other than that of the demo.
+/// Returns an error if the index name is not the name of the demo index.
 pub(crate) fn check_name(index: &str) -> Result<()> {
     if index == NAME {
         return Ok(());

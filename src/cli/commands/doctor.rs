@@ -130,7 +130,7 @@ fn state_of(root: &Path) -> (String, Option<String>) {
     }
 }
 
-/// Name of the processor and its vector instructions.
+/// Returns the name of the processor and its vector instructions.
 fn processor() -> String {
     let text = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let line = text.lines().find(|line| line.starts_with("model name")).and_then(|line| line.split_once(':'));

@@ -95,7 +95,7 @@ pub(super) struct Summary {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) ids: Option<String>,
     pub(super) format: &'static str,
-    /// Number of inputs by format.
+    /// Number of inputs in each format.
     pub(super) read_as: BTreeMap<&'static str, u64>,
     pub(super) unit: &'static str,
     pub(super) vectors: u64,
@@ -113,7 +113,7 @@ pub(super) struct Summary {
 }
 
 impl Summary {
-    /// Prints the result, on standard error if the vectors are on standard output.
+    /// Prints the result of the run. Prints it to standard error if the vectors were written to standard output.
     pub(super) fn report(&self, vectors_on_standard_output: bool, context: &Context<'_>) -> Result<()> {
         report_usage(&self.spent, self.max_tokens, self.unit, context.printer);
         report_rejects_file(self.rejected, MAX_WARNINGS, self.rejects.as_deref(), context.printer);

@@ -76,7 +76,7 @@ pub(super) fn run(args: &EncodeArgs, context: &Context<'_>) -> Result<()> {
 fn encode(args: &EncodeArgs, open: Open<'_>, context: &Context<'_>) -> Result<Encoded> {
     let root = context.existing_index()?;
     let before = match VectorReader::open(&root) {
-        // --replace rebuilds damaged vectors.
+        // With --replace, damaged vectors are not an error, because they are rebuilt.
         Err(Error::Corrupt { .. }) if args.replace => None,
         before => before?,
     };
@@ -87,7 +87,8 @@ fn encode(args: &EncodeArgs, open: Open<'_>, context: &Context<'_>) -> Result<En
 }
 
 /// Encodes new dialogues after an ingest, with the model and options of the existing vectors. For an index without
-/// vectors, uses the default model if it is installed. Only warns about damaged vectors or an unusable model.
+/// vectors, uses the default model if it is installed. If the vectors are damaged or the model is unusable, only prints
+/// a warning.
 pub(super) fn encode_new(root: &Path, context: &Context<'_>) -> Result<Option<Encoded>> {
     let printer = context.printer;
     let later = format!("`turnwise encode -i {}` creates the vectors later", root.display());
@@ -121,8 +122,8 @@ pub(super) fn encode_new(root: &Path, context: &Context<'_>) -> Result<Option<En
     }
 }
 
-/// Encodes every utterance and dialogue of the index that has no vector of this encoder. If the existing vectors are of
-/// a different encoder or damaged, replaces all of them.
+/// Encodes every utterance and dialogue of the index that has no vector from this encoder. If the existing vectors are
+/// damaged or from a different encoder, replaces all of them.
 pub(super) fn everything(
     encoder: &dyn Encoder,
     model: &str,
@@ -140,7 +141,7 @@ pub(super) fn everything(
     encode_with(encoder, &choice, replace, root, context)
 }
 
-/// Encoding options from the command line; `None` is resolved by [`Choice::resolve`].
+/// Encoding options from the command line. [`Choice::resolve`] sets the options that are `None`.
 #[derive(Default)]
 struct Requested {
     model: Option<String>,
@@ -151,7 +152,8 @@ struct Requested {
     replace: bool,
 }
 
-/// Existing vectors: the recipe (model and options), and whether utterances and dialogues, in this order, have vectors.
+/// Description of the existing vectors: the recipe (model and options), and whether utterances and dialogues, in this
+/// order, have vectors.
 #[derive(Clone, Copy)]
 struct Before<'a> {
     recipe: &'a Recipe,
@@ -165,7 +167,7 @@ impl<'a> Before<'a> {
     }
 }
 
-/// Resolved encoding options: those of the command line, else those of the existing vectors, else the defaults.
+/// Resolved encoding options. Each comes from the command line, else from the existing vectors, else from the defaults.
 struct Choice {
     model: String,
     precision: Option<Precision>,
@@ -281,7 +283,7 @@ fn encode_with(
 }
 
 impl Encoded {
-    /// Whether the run found dialogues that had not been checked before.
+    /// Returns whether the run checked dialogues that no earlier run had checked.
     pub(super) fn is_new(&self) -> bool {
         self.filled.seen > 0
     }
@@ -309,7 +311,7 @@ impl Encoded {
         let dialogues = counted(self.dialogue_vectors, "dialogue vector");
         let vectors = format!("{utterances} and {dialogues} with {dim} dimensions, by {encoder}");
         write!(out, "{BOLD}{index}{BOLD:#} now has {vectors}")?;
-        // Without new vectors, the precision of this run says nothing about the existing ones.
+        // Without new vectors, the precision of this run says nothing about the existing vectors.
         match texts {
             0 => writeln!(out),
             _ => writeln!(out, " {DIM}({}){DIM:#}", self.runs),

@@ -49,7 +49,7 @@ fn remove_damaged(root: &Path, context: &Context<'_>) -> Result<Option<Analyzer>
                 by
             }
         },
-        // The lexical index is undamaged, missing, or of a different version.
+        // The lexical index is undamaged, missing, or from a different version.
         _ => return Ok(None),
     };
     context.printer.warn("the lexical index is damaged; it is rebuilt");
@@ -57,7 +57,8 @@ fn remove_damaged(root: &Path, context: &Context<'_>) -> Result<Option<Analyzer>
     Ok(Some(analyzer))
 }
 
-/// Updates the lexical index and the vector graphs after the repair of an index, and rebuilds them if damaged.
+/// Updates the lexical index and the vector graphs after the records and vectors were repaired. Rebuilds them if they
+/// are damaged.
 pub(super) fn repair(root: &Path, context: &Context<'_>) -> Result<()> {
     let analyzer = remove_damaged(root, context)?;
     let snapshot = Snapshot::open(root)?;

@@ -70,11 +70,11 @@ pub(super) fn run(args: IngestArgs, context: &Context<'_>) -> Result<()> {
     fill(writer, location.as_ref(), (plan, files), &options, &derive, context)
 }
 
-/// Ingests into a writer, closes it and prints the result. For an index folder, calls `derive` with the folder to update
-/// the lexical index, the vectors and the graphs.
+/// Ingests into a writer, closes it and prints the result. For an index folder, calls `derive` with the folder to
+/// update the lexical index, the vectors and the graphs.
 ///
-/// If `derive` returns `Err`, the result is not printed. If it returns `Ok(Err(e))`, the result is printed before `e` is
-/// returned.
+/// If `derive` returns `Err`, the result is not printed. If it returns `Ok(Err(e))`, the result is printed before `e`
+/// is returned.
 pub(super) fn fill(
     mut writer: Box<dyn EngineWriter>,
     location: &dyn Location,
@@ -93,9 +93,9 @@ pub(super) fn fill(
         printer.warn(format!("searches are slow until {engine} has indexed the new dialogues: {e}"));
     }
     writer.take_warnings().iter().for_each(|warning| printer.warn(warning));
-    // After an error, a replacement of a collection does not become visible, so its dialogues are not counted.
+    // After an error, a new collection does not replace the old one, so its dialogues are not counted.
     let totals = (outcome.is_ok() || location.folder().is_some()).then(|| writer.totals());
-    // The writer is closed also after an error, to flush the acknowledged records.
+    // The writer is also closed after an error, to flush the acknowledged records.
     let closed = writer.close(outcome.is_ok());
     if let (Err(Error::TooManyRejects { .. }), Some(Ok(totals))) = (&outcome, &totals) {
         let (place, totals) = (location.place(), self::totals(totals.dialogues, totals.turns));
@@ -174,7 +174,7 @@ fn verdict(ingested: &Ingested) -> Result<()> {
     }
 }
 
-/// Vectors and graphs made from the new dialogues. A field is `None` if nothing was made.
+/// Vectors and graphs created from the new dialogues. A field is `None` if nothing was created.
 #[derive(Default, Serialize)]
 pub(super) struct Derived {
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -205,8 +205,8 @@ impl Done<'_> {
     }
 }
 
-/// Updates the lexical index, the vectors and the graphs of an index, as far as the settings `ingest.index` and
-/// `ingest.encode` allow.
+/// Updates the lexical index, the vectors and the graphs of an index, if the settings `ingest.index` and
+/// `ingest.encode` allow it.
 #[cfg(feature = "serve")]
 pub(super) fn derive_all(root: &Path, context: &Context<'_>) -> Result<()> {
     let snapshot = Snapshot::open(root)?;
@@ -270,8 +270,8 @@ pub(super) fn check_flags(args: &IngestArgs, context: &Context<'_>) -> Result<()
     }
 }
 
-/// Opens the writer of an index folder or a collection. The writer of a collection also encodes: with the model of the
-/// collection or, for a new one, with `model` or the default model.
+/// Opens a writer for an index folder or for a collection of an engine. The writer for a collection also encodes: with
+/// `wanted.model`, else the model of the collection, else the default model.
 fn open_writer(
     location: &dyn Location,
     wanted: &Wanted<'_>,
@@ -310,7 +310,7 @@ fn mode_and_encoder(
     Ok((WriteMode::CreateOrAppend(None), encoder))
 }
 
-/// Opens an encoder and makes the recipe, which describes its vectors. Returns `None` if `encode` is false.
+/// Opens an encoder and creates the recipe that describes its vectors. Returns `None` if `encode` is false.
 fn encoder_and_recipe(
     model: Option<&str>,
     encode: bool,

@@ -127,13 +127,14 @@ fn plan(args: &InputArgs, context: &Context<'_>) -> Result<(Plan, ReadOptions)> 
     Ok((plan, reader.options))
 }
 
-/// Input format given by `--from`, else CSV if `--map` (for tables) is given, else `None` to detect the format.
+/// Returns the input format given by `--from`, or CSV if only `--map` (for tables) is given. Returns `None` if the
+/// format is to be detected.
 fn format(args: &ReadArgs) -> Result<Option<&'static Format>> {
     let name = args.from.as_deref().or(args.map.as_ref().map(|_| "csv"));
     name.map(formats::by_name).transpose()
 }
 
-/// Makes a reader of files with the options of the command line and the settings.
+/// Creates a reader of files, with the options from the command line and the settings.
 fn reader(args: &ReadArgs, context: &Context<'_>) -> Result<Reader> {
     Ok(Reader {
         format: args.from.as_deref().map(formats::by_name).transpose()?,
@@ -169,7 +170,7 @@ fn must_differ(written: &[PathBuf]) -> Result<()> {
     }
 }
 
-/// Prints which file lists the rejected records. Without such a file, prints the option that writes one if some
+/// Prints which file lists the rejected records. Without such a file, suggests the option that writes the file if some
 /// rejected records were not shown.
 fn report_rejects_file(rejected: u64, shown: u64, file: Option<&str>, printer: &Printer) {
     match file {

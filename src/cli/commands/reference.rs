@@ -73,7 +73,8 @@ fn describe(command: &clap::Command, parents: &str, page: &mut String) {
 /// Maximum length of a line of running text in a code block, in characters.
 const WIDTH: usize = 100;
 
-/// Returns the final section of a command's help, with running text wrapped. Lines that begin with a space are not wrapped.
+/// Returns the final section of a command's help; `None` if there is none. Wraps all lines except those that begin with
+/// a space.
 fn closing(command: &clap::Command) -> Option<String> {
     let text = command.get_after_long_help().or_else(|| command.get_after_help())?.to_string();
     let mut lines: Vec<String> = Vec::new();
@@ -97,7 +98,7 @@ fn closing(command: &clap::Command) -> Option<String> {
     Some(lines.join("\n"))
 }
 
-/// Writes an argument as an item of a list.
+/// Appends the description of an argument to a page, as a list item.
 fn option(argument: &clap::Arg, page: &mut String) {
     let mut names = Vec::new();
     if let Some(short) = argument.get_short() {

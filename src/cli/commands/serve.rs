@@ -78,8 +78,8 @@ fn options(args: &ServeArgs) -> Result<Options> {
     })
 }
 
-/// Returns the names and locations of all indexes to serve: that of `--engine` or `-i` first, then those of `--also` or
-/// `--all`.
+/// Returns the names and locations of all indexes to serve. The index given by `--engine` or `-i` is first; the indexes
+/// given by `--also` or `--all` follow.
 fn served(args: &ServeArgs, context: &Context<'_>) -> Result<Vec<(String, Box<dyn Location>)>> {
     let mut all: Vec<Box<dyn Location>> = Vec::new();
     let mut roots = Vec::new();
@@ -104,7 +104,8 @@ fn served(args: &ServeArgs, context: &Context<'_>) -> Result<Vec<(String, Box<dy
     Ok(all.into_iter().map(|location| (location.name(), location)).collect())
 }
 
-/// Callbacks of the server: they open models, update indexes and make the benchmark report as the commands do.
+/// Callbacks of the server. They open models, update indexes and render the benchmark report in the same way as the
+/// commands.
 struct Hooks {
     owned: Owned,
     results: PathBuf,

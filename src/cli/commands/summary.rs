@@ -7,7 +7,7 @@ use turnwise_store::{
     ingest::{Ingested, Tally},
 };
 
-/// Files of an ingest: number of files by format, and files that are not read.
+/// Files of an ingest: how many are read in each format, and which are not read.
 #[derive(Debug, Clone, Default, Serialize)]
 pub(super) struct Files {
     read: usize,
@@ -37,7 +37,7 @@ pub(super) struct Summary {
     pub(super) index: String,
     files: Files,
     tally: Tally,
-    /// Number of records that an earlier, interrupted run had read.
+    /// Number of records that an earlier, interrupted run had already read.
     resumed_after: u64,
     totals: Totals,
     seconds: f64,

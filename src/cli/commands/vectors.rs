@@ -4,7 +4,7 @@ use crate::cli::{prelude::*, printer::Printer};
 use turnwise_index::vectors::{Coverage, Kind, Reached, VectorCounts, VectorReader, repair};
 use turnwise_store::Snapshot;
 
-/// Vectors of an index, as `turnwise stats` and `turnwise index info` report them.
+/// Facts about the vectors of an index. `turnwise stats` and `turnwise index info` print them.
 #[derive(Serialize)]
 pub(super) struct Vectors {
     encoder: String,
@@ -30,7 +30,7 @@ impl Vectors {
         }
     }
 
-    /// Fingerprint of the encoder.
+    /// Returns the fingerprint of the encoder.
     pub(super) fn fingerprint(&self) -> &str {
         &self.fingerprint
     }
@@ -53,8 +53,8 @@ impl Vectors {
     }
 }
 
-/// Opens the vectors of an index; `None` if there are none. Damage only causes a warning, because the caller also
-/// reports other statistics.
+/// Opens the vectors of an index; `None` if there are none. If the vectors are damaged, prints a warning and returns
+/// `None`, because the caller also reports other statistics.
 pub(super) fn reader(root: &Path, context: &Context<'_>) -> Result<Option<VectorReader>> {
     match VectorReader::open(root) {
         Err(e @ Error::Corrupt { .. }) => {

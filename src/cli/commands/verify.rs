@@ -17,8 +17,8 @@ use turnwise_store::{
     verify::{Damage, RecordsChecked, Report},
 };
 
-/// Maximum decrease of a graph's recall since its build, as a fraction of 1. The rounding of scores depends on the
-/// processor and can change the recall slightly.
+/// Tolerated decrease of a graph's recall since the graph was built, as a fraction of 1. The rounding of scores depends
+/// on the processor and can change the recall slightly.
 const RECALL_TOLERANCE: f64 = 0.005;
 
 /// Result of `turnwise verify`, printed as text or JSON.
@@ -125,7 +125,7 @@ fn search_damage(root: &Path) -> Result<Vec<Damage>> {
             Ok(files.into_iter().map(damage).collect())
         }
         Err(Error::Corrupt { path, what: why, .. }) => Ok(vec![Damage { path, what: what(why) }]),
-        // An unfinished index, or one from a different version, is not damaged.
+        // A lexical index that is unfinished or from a different version is not damaged.
         Err(Error::Input { .. } | Error::Unavailable { .. }) => Ok(Vec::new()),
         Err(e) => Err(e),
     }
@@ -141,7 +141,8 @@ fn graph_damage(root: &Path) -> Result<Option<Damage>> {
     damage_of(dense::verify(root), "rebuilds the graphs")
 }
 
-/// Turns an error about damage into a finding. `repair` says what `turnwise repair` does about it.
+/// Converts an error that reports damage to a `Damage`; returns any other error. `repair` describes what `turnwise
+/// repair` does about the damage.
 fn damage_of(checked: Result<()>, repair: &str) -> Result<Option<Damage>> {
     match checked {
         Ok(()) => Ok(None),

@@ -19,7 +19,7 @@ pub(super) fn run(args: &AnnArgs, context: &Context<'_>) -> Result<()> {
     context.printer.result(&measured, |out| write(&measured, out))
 }
 
-/// Measures recall and speed with the vectors of the `--vectors` file, or else of the index, and saves the result.
+/// Measures recall and speed with the vectors of the file given by `--vectors`, or else of the index. Saves the result.
 pub(super) fn measured(args: &AnnArgs, index: &Path, context: &Context<'_>) -> Result<Measured> {
     let seed = context.settings.seed;
     let (all, data, hash) = vectors(args, index)?;
@@ -42,7 +42,7 @@ pub(super) fn measured(args: &AnnArgs, index: &Path, context: &Context<'_>) -> R
     Ok(measured)
 }
 
-/// Settings of the graphs to measure: all combinations of a builder and a number of neighbors.
+/// Returns the settings of the graphs to measure: all combinations of a builder and a number of neighbors.
 fn graphs(args: &AnnArgs) -> Vec<BuildOptions> {
     let format = if args.half { VectorFormat::F16 } else { VectorFormat::F32 };
     let with = |graph: &Builder| {

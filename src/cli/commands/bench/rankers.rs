@@ -1,4 +1,4 @@
-//! Creates rankers, which rank the candidates of a benchmark, from their names.
+//! Creates rankers by name. A ranker ranks the candidates of a benchmark.
 
 use crate::cli::{
     args::{EncoderArgs, TokenArgs},
@@ -43,8 +43,8 @@ struct Overrides {
 }
 
 impl Overrides {
-    /// Splits a ranker's name into the name without known suffixes and the options from the suffixes. The name of a
-    /// model can contain a `+`, but an unknown suffix right after `model` is an error.
+    /// Returns a ranker's name without its known suffixes, and the options that the suffixes set. The name of a model
+    /// can contain a `+`, but an unknown suffix right after `model` is an error.
     fn parse(spec: &str) -> Result<(&str, Self)> {
         let (mut name, mut suffixes) = (spec, Vec::new());
         let mut overrides = Overrides::default();
@@ -112,7 +112,7 @@ pub(super) fn each(
             Kind::Reranked(by, name) => {
                 let encoder = open(name.as_deref(), options, &defaults, context)?;
                 let dense = dense(encoder.as_ref(), options.encoder, &defaults);
-                // As many hits are reranked as in a search by default.
+                // The number of reranked hits is the default of a search.
                 f(&Reranked { dense, by, top: Rerank::default().top })?;
             }
         }

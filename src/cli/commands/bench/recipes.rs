@@ -55,7 +55,7 @@ fn chosen(args: &RecipeArgs) -> Result<Vec<Named>> {
     cookbook::chosen(cookbook::all(args.place.recipes.as_deref())?, &args.paper, &args.only)
 }
 
-/// Runs a recipe and saves the table of its results. A row that cannot be run has the reason instead of a result.
+/// Runs a recipe and saves the table of its results. A row that could not be run has a reason instead of a result.
 fn run_recipe(named: &Named, data: &Path, how: &RunArgs, context: &Context<'_>) -> Result<Table> {
     let recipe = &named.recipe;
     let no_data = named.missing(data).map(|path| path.display().to_string());
@@ -65,7 +65,7 @@ fn run_recipe(named: &Named, data: &Path, how: &RunArgs, context: &Context<'_>) 
         classes: None,
         seed: context.settings.seed,
     };
-    // The training command in a reason needs the data folder unless it is the default.
+    // A reason can include a training command, which needs the data folder unless it is the default folder.
     let data_option = match data == Path::new("data") {
         true => String::new(),
         false => format!(" --data {}", data.display()),
@@ -105,7 +105,7 @@ fn run_recipe(named: &Named, data: &Path, how: &RunArgs, context: &Context<'_>) 
             }
         });
     }
-    // A recipe changed by the user must not replace the built-in one of the same name.
+    // Results of a recipe that the user changed must not replace those of the built-in recipe with the same name.
     let name = if named.is_changed()? { format!("{} (own)", named.name) } else { named.name.clone() };
     let table = Table::new(&name, recipe, data, no_data, rows);
     // A table without results does not replace an earlier table with results.
@@ -225,7 +225,8 @@ fn write_row(out: &mut dyn Write, row: &RowDone, lines: &[Line<'_>], width: usiz
     }
 }
 
-/// Formats the summary of some tables, such as `3 numbers as expected, 1 missed; of the papers' numbers 1 reproduced, …`.
+/// Formats the summary of some tables, such as `3 numbers as expected, 1 missed; of the papers' numbers 1 reproduced,
+/// …`.
 pub(super) fn summary(tables: &[Table]) -> String {
     let (mut held, mut missed, mut all) = (0, 0, Counts::default());
     for table in tables {

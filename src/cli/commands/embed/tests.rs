@@ -119,7 +119,7 @@ fn the_format_is_detected_from_the_content() {
             (format!("{plain}:1"), vector("one two")),
         ]
     );
-    // An explicit format has priority over the content.
+    // An explicit format has priority over the detected format.
     f.embed("@texts.jsonl --from lines -o @raw.jsonl").unwrap();
     assert_eq!(f.read("raw.jsonl")[1], ("2".to_owned(), vector("{\"text\":\"three\"}")));
 }

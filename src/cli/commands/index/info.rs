@@ -65,7 +65,7 @@ impl IndexBytes {
     }
 }
 
-/// The log of records: number of its files, and amount of deleted or replaced data.
+/// Size of the log of records: the number of its files, and the amount of deleted or replaced data.
 #[derive(Serialize)]
 struct Log {
     segments: u64,
@@ -95,7 +95,7 @@ struct OfVectors {
 struct Graphs {
     #[serde(flatten)]
     manifest: dense::Manifest,
-    /// Whether the graphs match the current vectors and log. Searches ignore graphs that do not.
+    /// Whether the graphs match the current vectors and log. Searches ignore graphs that do not match.
     usable: bool,
     /// Number of dialogues added after the graphs were built. Searches compare their vectors one by one.
     tail: u64,
@@ -148,7 +148,8 @@ fn weigh(snapshot: &Snapshot, context: &Context<'_>) -> Result<LogUsage> {
     snapshot.log_usage(&mut |live| progress.set(live, live))
 }
 
-/// Describes the lexical index; `None` if there is none. Adds a missing, old or unusable index to `outdated`.
+/// Describes the lexical index; `None` if there is none. If it is missing, old or unusable, adds an entry to
+/// `outdated`.
 fn words(root: &Path, snapshot: &Snapshot, outdated: &mut Vec<Outdated>) -> Option<Words> {
     let command = |what: &str| format!("turnwise index {what} -i {}", root.display());
     let mut report =
@@ -215,7 +216,7 @@ fn check_all(snapshot: &Snapshot, coverage: &Coverage<'_>, context: &Context<'_>
     }
 }
 
-/// Reads the search weights saved by `search tune`. Damaged weights are added to `outdated`.
+/// Reads the search weights saved by `search tune`. If the weights are damaged, adds an entry to `outdated`.
 fn tuning(root: &Path, outdated: &mut Vec<Outdated>) -> Result<Option<Tuning>> {
     match Tuning::read(root) {
         Err(Error::Corrupt { what, .. }) => {
@@ -227,7 +228,8 @@ fn tuning(root: &Path, outdated: &mut Vec<Outdated>) -> Result<Option<Tuning>> {
     }
 }
 
-/// Describes the vector graphs; `None` if there are none. Missing, damaged or old graphs are added to `outdated`.
+/// Describes the vector graphs; `None` if there are none. If they are missing, damaged or old, adds an entry to
+/// `outdated`.
 fn graphs(
     root: &Path,
     snapshot: &Snapshot,

@@ -12,7 +12,7 @@ use turnwise_encoder::{Encoder, Precision, TextOptions, Vectors, open};
 
 /// Number of texts that are encoded before the measurement, to fill caches and allocate memory.
 const WARM_UP: usize = 128;
-/// Default number of queries for measuring the latency.
+/// Number of queries for measuring the latency, if no file of queries is given.
 const QUERIES: usize = 200;
 /// Number of texts per call of the encoder.
 const CHUNK: usize = 4096;
@@ -171,8 +171,8 @@ fn lines(path: &Path) -> Result<Vec<String>> {
     }
 }
 
-/// CPU time of this process in seconds, user and system; `None` if the system does not report it. Linux reports hundredths
-/// of a second.
+/// Returns the CPU time (user and system) of this process in seconds; `None` if the system does not report it. Linux
+/// reports it in hundredths of a second.
 fn processor_seconds() -> Option<f64> {
     let text = fs::read_to_string("/proc/self/stat").ok()?;
     let fields: Vec<&str> = text.rsplit_once(')')?.1.split_whitespace().collect();

@@ -13,7 +13,7 @@ use turnwise_encoder::{
     statics::{self, TfidfSettings, WordEncoder, words},
 };
 
-/// Parameter `a` of SIF (smooth inverse frequency), which smooths the word weights. The paper uses this value.
+/// Parameter `a` of SIF (smooth inverse frequency), which smooths the word weights. The SIF paper uses this value.
 const SIF_A: f64 = 1e-3;
 /// Maximum number of documents that wait for the fitting thread.
 const WAITING: usize = 1024;
@@ -84,7 +84,7 @@ impl Fitted {
     }
 }
 
-/// Runs `save` and lets it finish if the user requests a stop, because an incomplete file would be useless.
+/// Runs `save`. If the user requests a stop, `save` still finishes, because an incomplete file would be useless.
 fn save(save: impl FnOnce() -> Result<()>) -> Result<()> {
     signals::stop();
     save()

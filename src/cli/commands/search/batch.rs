@@ -11,7 +11,8 @@ use crate::cli::{prelude::*, printer::write_json_line};
 use turnwise_corpus::input::Input;
 use turnwise_search::{Response, SearchRequest};
 
-/// Number of queries that are answered together. After each group, the command prints the results and checks for a stop.
+/// Number of queries that are answered together. After each group, the command prints the results and checks for a
+/// stop.
 const GROUP: usize = 256;
 
 /// One line of a file of queries.
@@ -37,7 +38,7 @@ pub(super) fn run(file: &Path, run: Option<&str>, base: SearchRequest, context: 
     }
     let input = Input::open(file)?;
     let name = input.name.clone();
-    // All lines are parsed first, to report a mistake in the last line before the first search.
+    // All lines are parsed before the first search, so that a mistake in any line is reported early.
     let mut all: Vec<QueryLine> = Vec::new();
     let mut lines = HashMap::new();
     for (n, line) in input.into_stream().lines().enumerate() {
@@ -132,7 +133,7 @@ fn fits_trec(name: &str) -> bool {
     !name.is_empty() && !name.contains(char::is_whitespace)
 }
 
-/// Writes lines of the form `query Q0 document rank score run`.
+/// Writes the hits of a query as lines of a TREC run: `query Q0 document rank score run`.
 fn trec(query: &str, response: &Response, run: &str, out: &mut dyn Write) -> Result<()> {
     for (n, hit) in response.hits.iter().enumerate() {
         if let Some(name) = [query, &hit.id].into_iter().find(|name| !fits_trec(name)) {

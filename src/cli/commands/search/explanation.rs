@@ -9,9 +9,10 @@ use turnwise_search::{
 /// Maximum number of BM25 terms to print.
 const TERMS: usize = 12;
 
-/// Formats the percentile of a hit among random pairs, such as `above 99.20%`.
+/// Formats the percentile of a hit, such as `above 99.20%`: the percentage of random pairs of texts that are less
+/// similar than the query and the hit.
 pub(super) fn percentile(percent: f64) -> String {
-    // A percentile is rounded down, because 100% would mean above all pairs.
+    // A percentile is rounded down, because 100% would mean that the hit is above all pairs.
     match percent {
         p if p >= 100.0 => "above all".to_owned(),
         p if p > 99.0 => format!("above {:.2}%", (p * 100.0).floor() / 100.0),

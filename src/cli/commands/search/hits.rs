@@ -54,7 +54,8 @@ fn footer(found: &Response, out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "{DIM}{}{DIM:#}", parts.join("; "))
 }
 
-/// Formats the score of a hit, with its percentile if there is one. Scores of rank fusion are small and need more digits.
+/// Formats the score of a hit, with its percentile if there is one. Scores of rank fusion are small and need more
+/// digits.
 fn score(found: &Response, hit: &Hit) -> String {
     let reciprocal = found.fusion.is_some_and(|fusion| fusion.method == FusionMethod::Rrf);
     let digits = if reciprocal { 4 } else { 2 };

@@ -67,7 +67,7 @@ fn answer(request: &SearchRequest, context: &Context<'_>) -> Result<()> {
     context.printer.result(&found, |out| write(&found, out))
 }
 
-/// Opens the index, and the encoder if a request needs it.
+/// Opens the index for searching. Also opens the encoder if a request needs it.
 fn open(requests: &[&SearchRequest], context: &Context<'_>) -> Result<Searcher> {
     let searcher = context.searcher()?;
     for request in requests {
@@ -143,7 +143,7 @@ fn read(input: Input, context: &Context<'_>) -> Result<std::result::Result<Dialo
     only(format.read(input, &ReadOptions::default())?, &name).map(Ok)
 }
 
-/// Returns the dialogue, or an error if there is not exactly one.
+/// Returns the only dialogue of the list. Returns an error if the list does not contain exactly one dialogue.
 fn only(mut dialogues: formats::Dialogues, name: &str) -> Result<Dialogue> {
     let first = match dialogues.next() {
         Some(Ok(dialogue)) => dialogue,

@@ -57,7 +57,7 @@ struct Entry {
     /// Name of the model that training starts from.
     model: String,
     about: &'static str,
-    /// Files of the recipe that are missing.
+    /// Data files of the recipe that are missing.
     missing: Vec<PathBuf>,
 }
 

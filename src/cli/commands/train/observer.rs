@@ -49,7 +49,8 @@ impl RunObserver for RunPrinter<'_> {
     fn progress(&self, &Progress { stage, done, total, items, detail }: &Progress<'_>) {
         static CACHE: Once = Once::new();
         let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
-        // A stage can start again for different data. Threads can report slightly out of order.
+        // If a stage starts again for different data, `done` is much smaller. If threads report out of order, it is
+        // only slightly smaller.
         let continues = |at: &Current<'_>| at.stage == stage && at.total == total && at.done <= 2 * done;
         if !current.as_ref().is_some_and(continues) {
             // Remove the old bar before drawing the new one.
@@ -66,7 +67,7 @@ impl RunObserver for RunPrinter<'_> {
             let mut bar = ProgressBar::new(self.printer, what, unit, total);
             if stage == Stage::Training {
                 CACHE.call_once(|| memory::enable_block_cache(TENSOR_CACHE_BYTES));
-                // The speed is that of the steps since this bar appeared.
+                // The displayed speed counts only the steps since this bar appeared.
                 bar = bar.after(done, items);
             }
             *current = Some(Current { stage, done, total, bar });

@@ -20,7 +20,8 @@ macro_rules! override_required {
     ($recipe:ident, $options:ident: $($field:ident),+) => { $($recipe.$field = $options.$field.unwrap_or($recipe.$field);)+ };
 }
 
-/// Reads the recipe given by name or file, or starts from an objective, and applies the options.
+/// Returns the recipe of a run: the recipe given by name or file, or a new recipe for an objective, changed by the
+/// options.
 pub(super) fn of(args: &TrainRunArgs, context: &Context<'_>) -> Result<Recipe> {
     let (mut recipe, is_written) =
         match (is_file(args.objective_or_recipe()), Recipe::known(args.objective_or_recipe())) {
@@ -91,7 +92,7 @@ pub(super) fn of(args: &TrainRunArgs, context: &Context<'_>) -> Result<Recipe> {
     Ok(recipe)
 }
 
-/// Returns an error if files of a built-in recipe are missing and not replaced by `--corpus` or `--dev`.
+/// Returns an error if data files of a built-in recipe are missing, unless `--corpus` or `--dev` replaces them.
 fn check_data(recipe: &Recipe, args: &TrainRunArgs) -> Result<()> {
     let corpus = recipe.corpus.iter().filter(|_| args.corpus.is_empty());
     let dev = recipe.dev.iter().map(|dev| &dev.data).filter(|_| args.evaluation.dev.is_empty());
@@ -124,8 +125,8 @@ fn objective(name: &str) -> Result<ObjectiveName> {
     })
 }
 
-/// Applies `--preset small`: fewer steps, dialogues and tokens, for a model with twelve wide layers on two CPU cores. Options
-/// that were given are not changed.
+/// Applies `--preset small`: fewer steps, dialogues and tokens, for a model with twelve wide layers on two CPU cores.
+/// Options that were given are not changed.
 fn make_small(recipe: &mut Recipe) {
     recipe.dialogues.get_or_insert(5_000);
     let Some(training) = recipe.objective.definition().steps.as_ref() else { return };

@@ -12,7 +12,7 @@ use turnwise_train::{
     },
 };
 
-/// Describes in one sentence the linear layer that was learned from contexts.
+/// Returns a one-sentence description of the linear layer that was learned from contexts.
 fn describe_layer(learned: &Learned) -> String {
     let utterances = counted(learned.utterances, "utterance");
     let (telling, all) = (learned.above_baseline(), learned.correlations.len());

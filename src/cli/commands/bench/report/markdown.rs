@@ -33,7 +33,7 @@ pub(super) fn markdown(report: &Report) -> String {
     text
 }
 
-/// Writes the overview, which has one line per table.
+/// Writes the overview. It has one line for each table of a paper.
 fn overview(text: &mut String, tables: &[Table]) {
     *text += "\n| table | reproduced | better | below | not run | best here and in the paper |\n|---|---:|---:|---:|---:|---|\n";
     for table in tables {

@@ -79,7 +79,7 @@ pub(super) fn of_tables(
 }
 
 impl Report {
-    /// Reads the results in a folder, except results that a table or a mean over seeds already contains.
+    /// Reads the results in a folder. Skips results that are already part of a table or of a mean over seeds.
     fn gather(folder: &Path) -> Result<Self> {
         let mut files: Vec<PathBuf> = match std::fs::read_dir(folder) {
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => Vec::new(),
@@ -164,8 +164,8 @@ const WORDS: [(&str, &str); 4] = [
     ("not run", "rows of the paper that could not be run here; the reasons are listed below"),
 ];
 
-/// Reasons why rows of the papers were not run, each with the number of published values in these rows. The most frequent
-/// reason is first.
+/// Returns the reasons why rows of the papers were not run, each with the number of published values in these rows. The
+/// reason with the most values is first.
 fn reasons(tables: &[Table]) -> Vec<(String, usize)> {
     let mut all: Vec<(String, usize)> = Vec::new();
     let rows = tables.iter().flat_map(|table| &table.rows).filter(|row| !row.paper.is_empty());
@@ -216,7 +216,8 @@ fn first(table: &Table) -> Option<&Done> {
     table.rows.iter().find_map(|row| row.result.as_ref())
 }
 
-/// Remarks below a table: notes on rows, reasons why rows were not run, skipped records, and a warning about other data.
+/// Returns the remarks below a table: notes on rows, reasons why rows were not run, skipped records, and a warning if
+/// the paper used different data.
 fn remarks(table: &Table) -> Vec<String> {
     let notes = table.rows.iter().filter(|row| !row.note.is_empty());
     let mut all: Vec<String> = notes.map(|row| format!("{}: {}", row.who, row.note)).collect();
@@ -241,7 +242,8 @@ pub(super) fn best_in_words(best: &Best<'_>) -> String {
     format!("{} {here}, the paper's best {:.1} by {}", best.measure, best.paper.1, best.paper.0)
 }
 
-/// Warning if the random baseline here is above values of the paper: the paper then used different data.
+/// Returns a warning if the random baseline here is higher than values in the paper. In this case, the paper used
+/// different data.
 fn other_data(table: &Table) -> Option<String> {
     let lines = table.measures().into_iter().filter_map(|measure| {
         let floor = table.rows.iter().find_map(|row| row.result.as_ref()?.value(measure)?.floor)?;

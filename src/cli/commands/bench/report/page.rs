@@ -55,7 +55,7 @@ pub(super) fn page(report: &Report) -> String {
     text + "</body>\n</html>\n"
 }
 
-/// Writes the overview, which has one line per table.
+/// Writes the overview. It has one line for each table of a paper.
 fn overview(text: &mut String, tables: &[Table]) {
     *text += "<div class=\"scroll\"><table>\n<tr><th>table</th><th class=\"n\">reproduced</th><th class=\"n\">better</th>\
               <th class=\"n\">below</th><th class=\"n\">not run</th><th>best here and in the paper</th></tr>\n";
@@ -223,7 +223,7 @@ fn of_graphs(text: &mut String, measured: &ann::Measured) {
     }
 }
 
-/// Renders the header of a table of speeds. `own` is the header of the columns before the speeds.
+/// Renders the header of a table of speeds. `own` contains the HTML header cells of the columns before the speeds.
 fn speed_table(own: &str) -> String {
     let names = table::NAMES.map(|name| format!("<th class=\"n\">{name}</th>")).concat();
     format!("<div class=\"scroll\"><table>\n<tr>{own}{names}</tr>\n")
@@ -280,8 +280,8 @@ fn table_row(row: &RowDone, line: &Line<'_>) -> String {
     )
 }
 
-/// Renders a value as a bar, with marks for the random baseline and the paper. Returns an empty text for a measure without
-/// a random baseline or a value outside 0…1.
+/// Renders a value as a bar with marks for the random baseline and the value of the paper. Returns an empty text if
+/// there is no random baseline or if the value is outside 0…1.
 fn bar(value: f64, measure: &str, floor: Option<f64>, paper: Option<f64>) -> String {
     if !(0.0..=1.0).contains(&value) || floor.is_none() {
         return String::new();

@@ -18,7 +18,7 @@ const RESPONSE_DIALOGUES: usize = 20;
 /// Number of sentence pairs to score.
 const PAIRS: usize = 120;
 
-/// Folder with the test sets that are made from the samples.
+/// Folder of the test sets that are created from the samples.
 pub(super) struct Sets {
     folder: PathBuf,
 }
@@ -41,7 +41,8 @@ impl Sets {
         std::fs::write(&path, text).at("write", &path)
     }
 
-    /// Creates all test sets with the functions of `turnwise bench build`. Adds failed checks to `wrong`.
+    /// Creates all test sets with the functions of `turnwise bench build`. Adds failed checks to `wrong`. Returns a
+    /// one-line report.
     pub(super) fn make(&self, wrong: &mut Vec<String>, context: &Context<'_>) -> Result<String> {
         for (name, text) in samples::SUPPORT {
             self.write(&format!("dialogues/{name}"), text)?;

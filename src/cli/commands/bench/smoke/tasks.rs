@@ -15,8 +15,8 @@ use turnwise_eval::{
 
 const RELEASED: &str = "as released";
 
-/// Runs all tasks. Except on one test set, checks that every ranker beats the random baseline. Also checks that seeds
-/// change the results of LDA, and that `eval` agrees with the tasks.
+/// Runs all tasks. Checks that every ranker beats the random baseline, except on the test set of the released code.
+/// Also checks that seeds change the results of LDA, and that `turnwise eval` computes the same scores.
 pub(super) fn tasks(smoke: &mut Smoke, set: &Sets, model: bool, context: &Context<'_>) -> Result<()> {
     let with = |words: &[&str], dense: &[&str]| -> Vec<String> {
         let dense = if model { dense } else { &[] };
@@ -57,8 +57,8 @@ pub(super) fn tasks(smoke: &mut Smoke, set: &Sets, model: bool, context: &Contex
         smoke.step(name, |wrong| {
             let how = how(set, Some(set.path("runs")), 1);
             let results = run_task(&spec, Path::new(""), &ReadArgs::default(), &how, &rankers, context)?;
-            // The released code chooses negatives by BM25 and positives at random. Lexical rankers therefore rank the
-            // negatives first and are below the baseline.
+            // The test set built as in the paper's released code chooses negatives by BM25 and positives at random.
+            // Lexical rankers therefore rank the negatives first and are below the baseline.
             if name != RELEASED {
                 results.iter().for_each(|done| check_above_baseline(done, wrong));
             }
@@ -118,7 +118,7 @@ fn saved(set: &Sets) -> Result<Vec<Done>> {
     Ok(files.iter().filter_map(|path| Done::read(path).ok()).collect())
 }
 
-/// Paths of the files in a folder, sorted.
+/// Returns the sorted paths of the files in a folder.
 fn files_in(folder: &Path) -> Result<Vec<PathBuf>> {
     let entries = std::fs::read_dir(folder);
     let files = entries.and_then(|entries| entries.map(|entry| entry.map(|entry| entry.path())).collect());
