@@ -12,11 +12,11 @@ use turnwise_core::error::{Error, Result};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Paper {
-    /// DialogueCSE: sentence embeddings from dialogues.
+    /// The paper DialogueCSE, about sentence embeddings from dialogues.
     Dialoguecse,
-    /// dial2vec: dialogue embeddings.
+    /// The paper dial2vec, about dialogue embeddings.
     Dial2vec,
-    /// Response selection by sentence embeddings.
+    /// The paper about response selection by sentence embeddings.
     ResponseSelection,
     /// No paper. The recipe is a custom recipe.
     Own,
@@ -76,7 +76,7 @@ pub struct Recipe {
 #[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Row {
-    /// Name of the row in the paper; empty if it is not in the paper.
+    /// Name of the row in the paper; empty if the paper has no such row.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub name: String,
     /// Ranker to run, in the syntax of the option `--ranker`. `None` if the row cannot be run.
@@ -150,11 +150,11 @@ pub struct Checked {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Verdict {
-    /// Differs from the paper by at most one percentage point.
+    /// The measured value differs from the paper's value by at most one percentage point.
     Reproduced,
-    /// More than one percentage point higher than in the paper.
+    /// The measured value is more than one percentage point higher than the paper's value.
     Better,
-    /// More than one percentage point lower than in the paper.
+    /// The measured value is more than one percentage point lower than the paper's value.
     Below,
 }
 

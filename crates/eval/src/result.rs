@@ -44,7 +44,7 @@ pub struct Done {
     pub machine: String,
     /// Elapsed time of the run in seconds.
     pub seconds: f64,
-    /// Items of the data that were skipped, with reasons and counts.
+    /// Numbers of data items that were skipped, with the reasons.
     pub skipped: Vec<Skipped>,
     /// One value per measure. A value also contains the values of the single queries if the task has queries.
     pub values: Vec<Value>,
@@ -145,7 +145,7 @@ impl Done {
         read_file(path, SCHEMA)
     }
 
-    /// Writes the result atomically.
+    /// Writes the result to a file, atomically.
     pub fn write(&self, path: &Path) -> Result<()> {
         write_file(path, self)
     }

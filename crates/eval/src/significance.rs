@@ -83,15 +83,15 @@ const WITHIN: f64 = 0.95;
 pub struct Difference {
     /// Name of the measure.
     pub measure: String,
-    /// Mean value of the first result over the shared queries.
+    /// Mean value of the first result over the queries that both results contain.
     pub a: f64,
-    /// Mean value of the second result over the shared queries.
+    /// Mean value of the second result over the queries that both results contain.
     pub b: f64,
     /// 95% confidence interval of the difference b − a (bootstrap over the queries).
     pub interval: (f64, f64),
     /// Two-sided p-value of the paired randomization test, corrected for the number of measures (Holm).
     pub p: f64,
-    /// Number of shared queries.
+    /// Number of queries that both results contain.
     pub queries: usize,
 }
 
@@ -121,7 +121,8 @@ pub fn compare(a: &Done, b: &Done, seed: u64) -> Vec<Difference> {
     differences
 }
 
-/// Returns the values of `a` and the values of `b` for the shared queries, in the order of the queries in `a`.
+/// Returns the values of `a` and the values of `b` for the queries that both results contain, in the order of the
+/// queries in `a`.
 fn paired(a: &Done, of_a: &[f64], b: &Done, of_b: &[f64]) -> (Vec<f64>, Vec<f64>) {
     if of_a.len() != a.queries.len() || of_b.len() != b.queries.len() {
         return (Vec::new(), Vec::new());

@@ -11,7 +11,7 @@ use turnwise_index::{
 use turnwise_store::Totals;
 use turnwise_text::Analyzer;
 
-/// Dialogues in Milvus, opened for searching.
+/// Search engine over one generation of dialogues in Milvus.
 pub struct Milvus {
     pub(super) connection: Connection,
     pub(super) manifest: Manifest,

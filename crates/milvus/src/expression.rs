@@ -43,8 +43,8 @@ fn condition(condition: &Condition<'_>, kind: Kind) -> Result<String> {
     }
 }
 
-/// Returns the value as text. It is needed also for a number or a time, because such a value also matches a text with
-/// the same spelling.
+/// Returns a filter value as text. Numbers and times are needed as text, too, because they also match a text with the
+/// same spelling.
 fn written(wanted: &TypedValue<'_>) -> String {
     match wanted {
         TypedValue::Text(text) => (*text).to_owned(),

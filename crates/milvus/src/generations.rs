@@ -106,7 +106,7 @@ impl Manifest {
 /// check the name every two seconds, and then open the new generation.
 const GRACE: Duration = Duration::from_secs(5);
 
-/// A new generation, before searches use it.
+/// A new generation that searches do not use yet.
 pub(super) struct NextGeneration {
     pub(super) manifest: Manifest,
     /// Manifest of the generation in use, which the new generation will replace. `None` if no generation is in use.
@@ -146,7 +146,7 @@ pub(super) fn next(
         Ok(Some(begun)) if unfinished == Unfinished::Continue && begun.is_alike(&manifest) => {
             connection.load(&begun)?;
         }
-        // There is no unfinished generation, or it cannot be continued. It was never in use, so it can be replaced.
+        // Otherwise, create the generation. This deletes an unfinished generation, which was never in use.
         Ok(_) | Err(Error::Input { .. } | Error::Unavailable { .. }) => connection.create(&manifest)?,
         Err(e) => return Err(e),
     }

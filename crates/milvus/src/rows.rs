@@ -179,7 +179,7 @@ pub(super) struct Rows {
     said: Vec<String>,
     words: Vec<String>,
     vectors: Vec<Vec<f32>>,
-    /// True for each row whose original vector has a direction, that is, is not zero.
+    /// For each row, whether its original vector has a direction, that is, is not zero.
     directed: Vec<bool>,
     pub(super) bytes: usize,
     /// Number of rows whose text was truncated to the maximum length of a column.

@@ -27,10 +27,10 @@ impl<'a> VectorInput<'a> {
 
 /// Source of vectors for new rows.
 pub trait VectorSource {
-    /// Returns the fingerprint of the encoder that makes or made the vectors.
+    /// Returns the fingerprint of the encoder of the vectors.
     fn fingerprint(&self) -> Fingerprint;
 
-    /// Returns the name of the encoder that makes or made the vectors.
+    /// Returns the name of the encoder of the vectors.
     fn name(&self) -> &str;
 
     /// Returns one vector for each turn or dialogue in `inputs`, in the same order. Returns an error if an input cannot

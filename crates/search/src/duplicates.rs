@@ -96,7 +96,7 @@ pub struct Group {
 pub struct Member {
     /// Number of items in this member.
     pub count: u64,
-    /// Cosine of this member's vector with that of the group's first member, from −1 to 1.
+    /// Cosine of the vector of this member with the vector of the first member of the group, from −1 to 1.
     pub similarity: f32,
     /// Ids of at most three items of this member: the greatest ids, in descending order.
     pub ids: Vec<String>,

@@ -11,10 +11,10 @@ use turnwise_corpus::filter::{FactNames, Facts, Filter};
 use turnwise_index::{SearchModes, lexical::Counts, vectors::Kind};
 use turnwise_store::Snapshot;
 
-/// Fields for which the HTTP API counts dialogues by default.
+/// Names of the fields whose values the HTTP API counts by default.
 pub const DEFAULT_FACETS: [&str; 5] = ["domain", "intent", "role", "language", "source"];
 
-/// Fields for whose values dialogues can be counted. The metadata fields `meta.KEY` are supported, too.
+/// Names of the supported fields. The metadata fields `meta.KEY` are also supported.
 const SUPPORTED: [&str; 8] = ["domain", "intent", "role", "language", "source", "corpus", "speaker", "title"];
 
 /// Counts of dialogues for each value of the requested fields.

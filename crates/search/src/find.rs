@@ -1,5 +1,5 @@
-//! The search algorithm, for one request and for batches. Fetches candidates from the dense list and the lexical list,
-//! and converts them to hits. Fetches more candidates until there are enough hits.
+//! The search algorithm, for one request and for batches. Fetches candidates by dense and by lexical search, and
+//! converts them to hits. Fetches more candidates until there are enough hits.
 
 use std::{cell::Cell, collections::HashSet, ops::Range, time::Instant};
 
@@ -203,8 +203,8 @@ pub(super) fn timed<T>(milliseconds: &mut f64, work: impl FnOnce() -> T) -> T {
 }
 
 impl Searcher {
-    /// Runs several searches. Returns the responses in the order of the requests. Each response is the same as if the
-    /// request was searched alone.
+    /// Runs several searches. Returns the responses in the order of the requests. The responses are the same as if each
+    /// request was passed to [`Searcher::search`].
     pub fn search_all(&self, requests: &[SearchRequest]) -> Vec<Result<Response>> {
         // If encoding fails, each search encodes its own query, so each request gets its own error.
         let vectors = self.encode_together(requests).unwrap_or_default();

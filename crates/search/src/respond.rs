@@ -65,8 +65,8 @@ pub struct Replies {
 pub struct Reply {
     /// Text of the reply.
     pub text: String,
-    /// Score. For a candidate, its cosine with the context. For a reply from the index, the search score of the turn
-    /// that the reply answers.
+    /// Score of the reply. For a candidate, it is the cosine with the context. For a reply from the index, it is the
+    /// search score of the turn that the reply answers.
     pub score: f32,
     /// Index of the candidate in the request, starting at 0. Absent for a reply from the index.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -205,7 +205,7 @@ impl Searcher {
         Ok((replies, found.warnings))
     }
 
-    /// Returns true if the request needs the encoder.
+    /// Returns whether the request needs the encoder.
     pub fn respond_needs_encoder(&self, request: &RespondRequest) -> bool {
         !request.candidates.is_empty() || request.mode != Some(Mode::Bm25) && self.engine.recipe().is_some()
     }

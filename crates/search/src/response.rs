@@ -27,7 +27,7 @@ pub struct Response {
     pub offset: usize,
     /// The hits, best first.
     pub hits: Vec<Hit>,
-    /// The query that was actually used. Absent if it is the query text alone.
+    /// The query that was actually used. Absent if it contains nothing in addition to `query`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub effective: Option<EffectiveQuery>,
     /// Fusion that was used. Absent unless the mode is hybrid.
@@ -68,7 +68,7 @@ pub struct Hit {
     pub title: Option<String>,
     /// Domains of the dialogue.
     pub domains: Vec<String>,
-    /// Number of turns of the dialogue, if the hit is a whole dialogue.
+    /// Number of turns of the dialogue. Absent unless the hit is a whole dialogue.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub turns: Option<usize>,
     /// The turn that was found. If the hit is a whole dialogue, its best matching turn.

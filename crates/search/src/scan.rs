@@ -50,8 +50,8 @@ fn parse(snapshot: &Snapshot, json: &[u8]) -> Result<Dialogue> {
         .map_err(|e| Error::corrupt(snapshot.root(), format!("a record is unreadable: {e}")))
 }
 
-/// Calls `look` in parallel with the index of each dialogue in the log and the dialogue itself. Calls `take` with the
-/// results of `look`, in log order.
+/// Calls `look` in parallel with each dialogue and its position in the log. Calls `take` with the results of `look`, in
+/// log order.
 pub(crate) fn each_dialogue<T: Send>(
     snapshot: &Snapshot,
     stop: Stop<'_>,

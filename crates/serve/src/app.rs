@@ -38,7 +38,8 @@ pub struct App {
     pub(super) survey_pool: Pool,
     pub(super) metrics: Arc<Metrics>,
     pub(super) started: Instant,
-    /// Whether the server has no API keys and listens on a loopback address. The Host header must then be a local name.
+    /// Whether the server has no API keys and listens on a loopback address. If so, the Host header of a request must
+    /// be a local name.
     pub(super) loopback: bool,
 }
 
@@ -104,9 +105,8 @@ impl Client {
         app.indexes.iter().filter(|hosted| self.0.as_ref().is_none_or(|key| key.allows_index(&hosted.name)))
     }
 
-    /// Returns the index with this name. If `name` is `None`, returns the only index that the client may access.
-    /// Returns an error if the client may not access the named index, or if there is not exactly one index without a
-    /// name.
+    /// Returns the index with this name, or an error if the client may not access it. If `name` is `None`, returns the
+    /// only index that the client may access, or an error if the client may access several indexes or none.
     pub(super) fn index<'a>(&self, app: &'a App, name: Option<&str>) -> Outcome<&'a Arc<HostedIndex>> {
         let mut allowed = self.indexes(app);
         match name {
@@ -162,7 +162,7 @@ impl Client {
     }
 }
 
-/// Open index in its state at one point in time.
+/// State of an open index at one point in time. A reload of the index creates a new state.
 pub struct OpenIndex {
     /// Searcher over this state of the index.
     pub searcher: Searcher,

@@ -104,7 +104,7 @@ impl HostedIndex {
     ) -> Result<Self> {
         let started = Instant::now();
         let mut encoder = None;
-        // A Milvus collection has no change token until it is loaded; opening the location loads it.
+        // Ignore an error here: a Milvus collection has no change token until it is loaded, and `open_index` loads it.
         let change_token = location.change_token().ok();
         let opened = open_index(location.as_ref(), hooks.as_ref(), &metrics, &mut encoder)?;
         let now = Instant::now();

@@ -28,9 +28,9 @@ use tokio_rustls::TlsAcceptor;
 use super::{App, Options, metrics::Metrics, options::tls_acceptor, routes};
 use turnwise_core::error::{Error, IoContext, Result};
 
-/// Interval between checks whether another process has changed an index.
+/// Interval between two checks of an index for changes by other processes.
 const CHANGE_INTERVAL: Duration = Duration::from_millis(250);
-/// Interval between checks whether the server must stop.
+/// Interval between two checks for a request to stop the server.
 const STOP_INTERVAL: Duration = Duration::from_millis(50);
 /// Pause after a connection could not be accepted, for example because no file descriptors are left.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);

@@ -70,8 +70,8 @@ impl Problem {
 
     /// Replaces a path or address in the message and the hint with the name of the index.
     pub(super) fn replacing_path(mut self, path: &str, name: &str) -> Self {
-        // Keep other texts, such as the path `.`, because they also occur in ordinary sentences. A path contains a
-        // separator, and a server address contains the colon before its port.
+        // Replace only a text with a path separator or a colon, which looks like a path or an address. A path such as
+        // `.` also occurs in ordinary sentences.
         if path.len() > 2 && path.contains([std::path::MAIN_SEPARATOR, ':']) {
             self.message = self.message.replace(path, name);
             self.hint = self.hint.map(|hint| hint.replace(path, name));

@@ -34,8 +34,9 @@ pub struct Pair {
     pub by: String,
 }
 
-/// Sampler of sentence pairs. It draws equally many pairs of neighbors by each ranker. If sentences have intents, it
-/// draws as many pairs with the same intent.
+/// Sampler of sentence pairs. It uses several sampling methods, and each method contributes the same number of pairs. A
+/// ranker is a method that contributes nearest neighbors. If sentences have intents, another method contributes pairs
+/// with the same intent.
 pub struct Drawing {
     pool: Pool,
     /// Indices of the sentences of each intent that has at least two sentences.

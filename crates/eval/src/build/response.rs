@@ -117,8 +117,8 @@ pub fn response_set(dialogues: &[Dialogue], wanted: ResponseOptions) -> Result<R
     Ok(ResponseSet { samples, leaks })
 }
 
-/// Returns the distinct names of the speakers in lowercase. Omits names of one character. Standard roles such as user
-/// and agent are not names.
+/// Returns the distinct names of the speakers of the turns, in lowercase. Omits names of one character. Standard roles
+/// such as user and agent do not count as names.
 fn names(turns: &[Turn]) -> Vec<String> {
     let named = |turn: &&Turn| {
         let roles = [Role::User, Role::Agent, Role::System, Role::Participant];

@@ -124,7 +124,7 @@ impl Scorer for Prepared {
     fn scores(&self, query: usize, documents: &[u32], scores: &mut Vec<f32>) -> Result<()> {
         let query = self.queries.as_ref().unwrap_or(&self.documents).row(query);
         scores.clear();
-        // If all documents are requested in order, their vectors are contiguous and can be multiplied together.
+        // If all documents are requested in order, their vectors are contiguous and can be scored in one call.
         if documents.len() == self.documents.len()
             && documents.iter().enumerate().all(|(n, d)| n == *d as usize)
         {

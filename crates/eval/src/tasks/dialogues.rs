@@ -230,7 +230,7 @@ impl Task for DialogueTask {
     }
 }
 
-/// Pair of dialogues, by index, with its score. `same` is true if the dialogues have the same domain.
+/// Two dialogues, `a` and `b`, as indices, with the score of this pair. `same` is true if they have the same domain.
 struct Pair {
     a: usize,
     b: usize,
@@ -292,8 +292,8 @@ fn with_all(task: &DialogueTask, scorer: &dyn Scorer, a: usize) -> Result<Vec<Pa
     Ok(others.iter().zip(&scores).map(pair).collect())
 }
 
-/// Returns the Spearman correlation of the scores with whether a pair has the same domain. As in the released code,
-/// returns 0 if this is the case for all pairs or for no pair.
+/// Returns the Spearman correlation between the scores of the pairs and their flags `same`, as numbers 0 and 1. As in
+/// the released code, returns 0 if the correlation is undefined, for example because all pairs have the same domain.
 fn correlation(pairs: &[Pair]) -> f64 {
     let scores: Vec<f64> = pairs.iter().map(|pair| pair.score).collect();
     let same: Vec<f64> = pairs.iter().map(|pair| f64::from(u8::from(pair.same))).collect();

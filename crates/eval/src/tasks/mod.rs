@@ -107,7 +107,7 @@ impl Loaded {
     }
 }
 
-/// An evaluation task for rankers.
+/// Evaluation task. It evaluates rankers.
 pub trait Task: Sync {
     /// Returns the short name of the task that is used on the command line.
     fn name(&self) -> &'static str;
@@ -124,8 +124,8 @@ pub trait Task: Sync {
     /// Returns the numbers of data items that were skipped, with the reasons.
     fn skipped(&self) -> &[Skipped];
 
-    /// Returns a text that contains every setting that affects the values. It does not identify the data, which has a
-    /// hash.
+    /// Returns a text that contains every setting that affects the values. The text does not identify the data, because
+    /// a hash identifies it.
     fn identity(&self) -> String;
 
     /// Returns the number of classes. Returns `None` if the task has no classes.
@@ -166,9 +166,9 @@ pub struct Outcome {
     pub values: Vec<Value>,
     /// Ids of the queries, in the order of the values of single queries in `values`.
     pub queries: Vec<String>,
-    /// Ranking for each query; empty unless `keep` was set.
+    /// Ranking for each query. Empty unless [`Task::run`] was called with `keep`.
     pub rankings: Vec<Ranked>,
-    /// Tables from which other tools can compute the same values; empty unless `keep` was set.
+    /// Tables from which other tools can compute the same values. Empty unless [`Task::run`] was called with `keep`.
     pub columns: Vec<Columns>,
     /// Two-dimensional map of the documents; `None` unless the task has labels and the ranker has vectors.
     pub map: Option<Map>,

@@ -1,4 +1,4 @@
-//! Ranking measures, with trec_eval's names.
+//! Ranking measures. Their names are the names in trec_eval.
 
 use std::fmt;
 
@@ -26,7 +26,7 @@ pub enum Measure {
     Bpref,
     /// Reciprocal rank of the first relevant document; 0 if no relevant document was returned.
     RecipRank,
-    /// Interpolated precision at a recall. The recall is in percent.
+    /// Interpolated precision at the given recall, which is in percent.
     IprecAtRecall(u32),
     /// Precision of the top k documents.
     P(u32),
@@ -163,9 +163,9 @@ impl fmt::Display for Measure {
     }
 }
 
-/// Parses names of measures, for example `map`, `P.5,10` or `P_5`. A name without a cutoff, such as `P`, means all
-/// default cutoffs. `official` means all measures that trec_eval prints by default. Returns the measures in trec_eval's
-/// order, without duplicates.
+/// Parses names of measures, for example `map`, `P.5,10` or `P_5`. A name without a cutoff, such as `P`, selects the
+/// measure with each default cutoff. `official` selects all measures that trec_eval prints by default. Returns the
+/// measures in trec_eval's order, without duplicates.
 pub fn parse_measures<S: AsRef<str>>(names: &[S]) -> Result<Vec<Measure>> {
     let mut measures = Vec::new();
     for name in names {

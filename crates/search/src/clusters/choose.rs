@@ -35,7 +35,7 @@ const SECOND_PEAK_RISE: f64 = 1.2;
 const SECOND_PEAK_MIN: f64 = 0.5;
 /// Number of k-means restarts for each cluster count.
 const RESTARTS: usize = 3;
-/// Maximum number of further cluster counts to try between the grid values before and after the peak.
+/// Maximum number of further cluster counts to try near the peak, between the tried counts just below and above it.
 const REFINEMENTS: usize = 8;
 
 /// A tried number of clusters, with the silhouette of the clustering.

@@ -118,7 +118,8 @@ pub struct Point {
     /// Title of the dialogue, if it has one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub title: Option<String>,
-    /// At most 120 characters of the first user turn with text, else of the first turn with text. `…` marks a cut.
+    /// At most 120 characters of the first user turn with text, else of the first turn with text. If the text was cut,
+    /// it ends with `…`.
     pub text: String,
 }
 

@@ -80,7 +80,7 @@ pub struct Clusters {
     pub purity: Option<Purity>,
     /// The clusters, largest first.
     pub clusters: Vec<Cluster>,
-    /// Positions of dialogues on a two-dimensional map, in the order of the log.
+    /// Positions of dialogues on a two-dimensional map, in the order in which the dialogues are stored.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub map: Vec<Point>,
 }

@@ -1,5 +1,5 @@
-//! The router: checks the API key and the query parameters before it calls a handler. Answers requests to unknown paths
-//! and with unknown methods with an error.
+//! The router: checks the API key and the query parameters before it calls a handler. If the path or the method of a
+//! request is unknown, responds with an error.
 
 use std::sync::Arc;
 
@@ -31,9 +31,9 @@ pub(crate) struct Call {
 }
 
 impl Call {
-    /// Returns the index that the query parameter `index` names. Without this parameter, returns the only index that
-    /// the client may access. Returns an error if the client may not access the named index, or if there is not exactly
-    /// one index without a name.
+    /// Returns the index that the query parameter `index` names, or an error if the client may not access it. Without
+    /// this parameter, returns the only index that the client may access, or an error if the client may access several
+    /// indexes or none.
     pub(super) fn hosted(&self) -> Outcome<Arc<HostedIndex>> {
         self.client.index(&self.app, self.query_value("index").as_deref()).cloned()
     }
