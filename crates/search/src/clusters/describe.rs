@@ -157,7 +157,7 @@ fn map_positions(
     Ok(drawn.into_iter().map(|n| n as u32).zip(points.into_iter().flatten()).collect())
 }
 
-/// Data of a clustered dialogue that is needed to describe its cluster.
+/// Data from one clustered dialogue. It is needed to describe the cluster of the dialogue.
 struct DialogueFacts {
     terms: Vec<String>,
     domains: Vec<String>,
