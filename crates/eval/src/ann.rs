@@ -25,11 +25,12 @@ use turnwise_core::{
 use turnwise_encoder::Vectors;
 
 const SCHEMA: &str = "turnwise/bench-ann/1";
-/// Number of passes over all queries; the fastest pass of each setting counts.
+/// Number of passes over all queries for each setting. Only the fastest pass counts.
 const PASSES: usize = 3;
-/// Maximum number of queries for timing exact search. Its time hardly varies between queries, so a few are enough.
+/// Maximum number of queries with which exact search is timed. Its time hardly varies between queries, so few queries
+/// are enough.
 const EXACT: usize = 200;
-/// Tolerance when scores are compared. Summation in a different order can change a score by this much.
+/// Tolerance for comparing scores. A score can change by this amount if its terms are summed in a different order.
 const SAME: f32 = 1e-6;
 
 /// Settings of the benchmark for approximate nearest neighbor search.
@@ -37,7 +38,7 @@ const SAME: f32 = 1e-6;
 pub struct Sweep {
     /// Number of nearest neighbors to find.
     pub k: usize,
-    /// Search beam widths (ef), one per setting.
+    /// Beam widths of the search (ef), one per setting.
     pub efs: Vec<usize>,
     /// Build options, one per graph.
     pub graphs: Vec<BuildOptions>,
@@ -51,7 +52,7 @@ pub struct Measured {
     pub data: String,
     /// Hash of the vectors.
     pub hash: String,
-    /// Number of vectors searched.
+    /// Number of vectors that are searched.
     pub vectors: usize,
     /// Dimension of the vectors.
     pub dim: usize,
@@ -63,44 +64,45 @@ pub struct Measured {
     pub turnwise: String,
     /// Description of the machine.
     pub machine: String,
-    /// Seed of the query sample. It has no meaning if the queries were not drawn from the vectors.
+    /// Random seed with which the queries were drawn from the vectors. It has no meaning if the queries have another
+    /// source.
     pub seed: u64,
     /// Number of threads for building and for multi-threaded search.
     pub threads: usize,
-    /// Exact search over all vectors.
+    /// Performance of exact search over all vectors.
     pub exact: Setting,
     /// Results of each graph.
     pub graphs: Vec<Graph>,
 }
 
-/// Build cost and search results of a graph.
+/// Build cost and search performance of a graph.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Graph {
     /// Name of the graph builder.
     pub builder: String,
-    /// Neighbors per node (M).
+    /// Number of neighbors per node (M).
     pub m: usize,
     /// Beam width during the build (ef_construction).
     pub ef_construction: usize,
-    /// Bits per component of the stored vectors.
+    /// Number of bits per component of the stored vectors.
     pub bits: usize,
     /// Build time in seconds.
     pub build_seconds: f64,
-    /// Peak anonymous memory of the process during the build, in bytes. Includes the vectors; `None` if unknown.
+    /// Peak anonymous memory of the process during the build, in bytes. It includes the vectors. `None` if unknown.
     pub build_bytes: Option<u64>,
-    /// Size of the file in bytes.
+    /// Size of the graph file in bytes.
     pub file_bytes: u64,
-    /// Size of the file in bytes without the full vectors. A search traverses this part of the file. It reads full
-    /// vectors only for the final candidates.
+    /// Size of the graph file without the full vectors, in bytes. A search traverses this part of the file. It reads
+    /// full vectors only for the final candidates.
     pub walked_bytes: u64,
-    /// Results of each setting.
+    /// Search performance with each setting.
     pub settings: Vec<Setting>,
 }
 
 /// Search performance with one setting.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Setting {
-    /// Search beam width (ef); 0 for exact search.
+    /// Beam width of the search (ef); 0 for exact search.
     pub ef: usize,
     /// Fraction of the k exact nearest neighbors that the search found, from 0 to 1.
     pub recall: f64,
@@ -114,7 +116,7 @@ pub struct Setting {
 }
 
 impl Graph {
-    /// Display name.
+    /// Returns a display name that contains the build options.
     pub fn name(&self) -> String {
         format!("{}, m {}, ef {}, {} bits", self.builder, self.m, self.ef_construction, self.bits)
     }
@@ -123,22 +125,22 @@ impl Graph {
 /// Source of the vectors, for the report.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Source {
-    /// Description of the source.
+    /// Description of the source, for example a file name.
     pub data: String,
     /// Hash of the vectors.
     pub hash: String,
-    /// Seed of the query sample.
+    /// Random seed with which the queries were drawn.
     pub seed: u64,
 }
 
-/// Returns all nonzero vectors. Zero vectors have no direction, so no cosine search finds them.
+/// Returns the vectors without zero vectors. A zero vector has no direction, so no cosine search finds it.
 pub fn nonzero(vectors: &Vectors) -> Vectors {
     let mut some = Vectors::new(vectors.dim());
     vectors.rows().filter(|row| row.iter().any(|v| *v != 0.0)).for_each(|row| some.push(row));
     some
 }
 
-/// Draws at most `queries` random vectors. Returns the remaining vectors and the drawn ones.
+/// Draws at most `queries` random vectors as queries. Returns the remaining vectors and the queries.
 pub fn draw_queries(vectors: &Vectors, queries: usize, seed: u64) -> (Vectors, Vectors) {
     let mut drawn: Vec<usize> = (0..vectors.len()).collect();
     Random::new(seed, 0).shuffle(&mut drawn);
@@ -153,9 +155,10 @@ pub fn draw_queries(vectors: &Vectors, queries: usize, seed: u64) -> (Vectors, V
     (select(other_rows), select(query_rows))
 }
 
-/// Runs the benchmark. Graphs are temporary files in `folder`.
+/// Runs the benchmark. Stores graphs as temporary files in `folder`.
 ///
-/// Returns an error if there are no queries, fewer than k vectors or no graphs, or if the dimensions differ.
+/// Returns an error if there are no queries, fewer than k vectors or no graphs. Also returns an error if vectors and
+/// queries have different dimensions.
 pub fn measure(
     base: &Vectors,
     queries: &Vectors,
@@ -242,7 +245,7 @@ pub fn measure(
 }
 
 /// Returns the exact score of the k-th nearest neighbor of each query. Every hit with at least this score counts as
-/// correct, so the choice between ties does not matter.
+/// correct, so it does not matter which of several vectors with equal scores a search returns.
 fn kth_scores(base: &Vectors, queries: &Vectors, k: usize, watch: &dyn Progress) -> Result<Vec<f32>> {
     let kth = |n: usize| {
         let mut scores = Vec::new();
@@ -254,7 +257,8 @@ fn kth_scores(base: &Vectors, queries: &Vectors, k: usize, watch: &dyn Progress)
     Ok(least)
 }
 
-/// Measures recall, and speed on one thread and on all threads. Both speeds are those of the fastest pass.
+/// Measures the recall and the speed of a graph with one setting, on one thread and on all threads. `least` contains
+/// the minimum score of a correct hit for each query. Only the fastest of several passes counts.
 fn timed(
     graph: &GraphFile,
     queries: &Vectors,
@@ -272,7 +276,7 @@ fn timed(
             let started = Instant::now();
             graph.search(query, options, &mut scratch, &mut hits)?;
             of_pass.push(started.elapsed());
-            // A node represents all rows with the same vector.
+            // A node represents all rows that have the same vector, so it counts once for each row.
             let rows = hits.iter().flat_map(|hit| graph.rows(hit.node).iter().map(|_| hit.score));
             found += rows.take(options.k).filter(|score| *score >= least - SAME).count();
         }
@@ -299,7 +303,7 @@ fn timed(
     })
 }
 
-/// Temporary file, removed on drop.
+/// Path of a temporary file, which is removed when this value is dropped.
 struct TemporaryFile(PathBuf);
 
 impl Drop for TemporaryFile {
@@ -308,7 +312,8 @@ impl Drop for TemporaryFile {
     }
 }
 
-/// Progress of a graph build: forwards it to `watch`, and records the peak memory of the process.
+/// Receiver of the progress of a graph build. It forwards the progress to `watch`, and records the peak memory of the
+/// process.
 struct Building<'a> {
     watch: &'a dyn Progress,
     peak: AtomicU64,
@@ -325,7 +330,7 @@ impl turnwise_nearest::Progress for Building<'_> {
     }
 }
 
-/// Anonymous resident memory of this process in bytes; `None` if the system does not report it.
+/// Returns the anonymous resident memory of this process in bytes. Returns `None` if the system does not report it.
 pub fn own_bytes() -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let own = status.lines().find_map(|line| line.strip_prefix("RssAnon:"))?;
@@ -333,7 +338,7 @@ pub fn own_bytes() -> Option<u64> {
 }
 
 impl Measured {
-    /// Name of the file in the results folder.
+    /// Returns the name of the file for these results in the results folder.
     pub fn file_name(&self) -> String {
         let hash: String = self.hash.chars().take(8).collect();
         format!("ann-{}-{hash}.json", stem(&self.data))
@@ -399,7 +404,7 @@ mod tests {
             assert!(setting.qps > 0.0 && setting.qps_all > 0.0);
         }
         assert!(graph.walked_bytes < graph.file_bytes);
-        // The graph file is removed, and the results can be stored.
+        // The temporary graph file was removed, and the results can be written and read.
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
         measured.write(folder.path()).unwrap();
         let kept = Measured::read(&folder.path().join("ann-b-01234567.json")).unwrap();

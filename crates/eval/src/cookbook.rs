@@ -1,4 +1,5 @@
-//! Benchmark recipes: the built-in ones, or those of a folder. A recipe has a task, rankers and expected values.
+//! Collections of benchmark recipes: the built-in recipes, or the recipes in a folder. A recipe contains a task,
+//! rankers and expected values.
 
 use std::path::{Path, PathBuf};
 
@@ -7,7 +8,7 @@ use turnwise_core::error::{Error, IoContext, Result, closest_name};
 
 macro_rules! built_in {
     ($($name:literal),* $(,)?) => {
-        /// Built-in recipes: name and TOML text.
+        /// Built-in recipes, as pairs of a name and a TOML text.
         const BUILT_IN: &[(&str, &str)] =
             &[$(($name, include_str!(concat!("../../../benchmarks/", $name, ".toml")))),*];
     };
@@ -43,17 +44,18 @@ built_in!(
     "response-ubuntu",
 );
 
-/// Benchmark recipe and its name.
+/// Benchmark recipe with its name.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Named {
-    /// File name without its extension.
+    /// Name of the recipe, which is the file name without its extension.
     pub name: String,
-    /// Content of the file.
+    /// Content of the recipe file.
     pub recipe: Recipe,
 }
 
 impl Named {
-    /// Returns the first missing data file of the recipe; `None` if all exist. `data` is the data folder.
+    /// Returns the path of the first data file of the recipe that does not exist. Returns `None` if all files exist.
+    /// `data` is the data folder.
     pub fn missing(&self, data: &Path) -> Option<PathBuf> {
         self.recipe
             .task
@@ -64,7 +66,7 @@ impl Named {
             .find(|path| !path.exists())
     }
 
-    /// Returns true if a built-in recipe has the same name but different content.
+    /// Returns whether a built-in recipe has the same name but different content.
     pub fn is_changed(&self) -> Result<bool> {
         let built_in = BUILT_IN.iter().find(|(name, _)| *name == self.name);
         built_in.map_or(Ok(false), |(name, text)| Ok(Named::parse(name, text, name)? != *self))
@@ -74,7 +76,7 @@ impl Named {
     fn parse(name: &str, text: &str, from: &str) -> Result<Self> {
         let recipe: Recipe = toml::from_str(text).map_err(|e| Error::Data {
             message: format!("{from}: {}", e.message()),
-            // A missing key has no position.
+            // An error about a missing key has no position.
             hint: e
                 .span()
                 .filter(|span| span.start > 0)
@@ -95,7 +97,8 @@ impl Named {
     }
 }
 
-/// Reads all recipes, sorted by name: those of a folder if given, otherwise the built-in ones.
+/// Returns all recipes, sorted by name. Reads the recipes in a folder if a folder is given. Otherwise, returns the
+/// built-in recipes.
 pub fn all(folder: Option<&Path>) -> Result<Vec<Named>> {
     let Some(folder) = folder else {
         return BUILT_IN.iter().map(|(name, text)| Named::parse(name, text, name)).collect();
@@ -114,8 +117,8 @@ pub fn all(folder: Option<&Path>) -> Result<Vec<Named>> {
     }
 }
 
-/// Selects recipes by paper and name. A name matches if it contains one of the texts in `only`. Empty lists select all
-/// recipes. Returns an error if a text in `only` matches no recipe.
+/// Selects the recipes whose paper is in `papers` and whose name contains one of the texts in `only`. An empty list
+/// does not restrict the selection. Returns an error if a text in `only` occurs in no name.
 pub fn chosen(recipes: Vec<Named>, papers: &[Paper], only: &[String]) -> Result<Vec<Named>> {
     if let Some(unknown) =
         only.iter().find(|only| !recipes.iter().any(|named| named.name.contains(only.as_str())))

@@ -1,5 +1,5 @@
-//! Reading and hashing of the tasks' data files: lines, and labeled sentences (`text,label` tables, `text ⇥ label`
-//! lines, or a folder with the files `seq.in` and `label`).
+//! Reading and hashing of the data files of tasks. A file contains lines or labeled sentences. Labeled sentences are in
+//! a `text,label` table, in `text ⇥ label` lines, or in a folder with the files `seq.in` and `label`.
 
 use std::{io::BufRead, path::Path};
 
@@ -13,17 +13,18 @@ use turnwise_corpus::{
 
 /// Maximum length of a row in bytes.
 const LONGEST: usize = 1 << 20;
-/// Names in a header row that mark the column of the texts.
+/// Names in a header row that identify the column of the texts.
 const TEXTS: [&str; 4] = ["text", "utterance", "sentence", "query"];
 const LABELS: [&str; 3] = ["category", "label", "intent"];
 
-/// Calls `f` with the number (from 1) and text of each line that is not blank. Adds file and line to errors of `f`.
+/// Calls `f` with the number and the text of each line that is not blank. Line numbers start at 1. Adds the file and
+/// the line number to errors that `f` returns.
 pub(crate) fn each_line(path: &Path, f: impl FnMut(u64, &str) -> Result<(), String>) -> Result<()> {
     let file = std::fs::File::open(path).at("read", path)?;
     each_line_of(std::io::BufReader::with_capacity(1 << 16, file), path, f)
 }
 
-/// Calls `f` for each line of an open reader, as [`each_line`] does for a file. `path` is only used in messages.
+/// Calls `f` for each line of an open reader, as [`each_line`] does for a file. `path` is used only in error messages.
 pub(crate) fn each_line_of(
     mut reader: impl BufRead,
     path: &Path,
@@ -45,7 +46,7 @@ pub(crate) fn each_line_of(
     }
 }
 
-/// Returns a hash of the dialogues. It does not depend on file names or formats.
+/// Returns a hash of the dialogues. It does not depend on the names or formats of their files.
 pub fn hash_of_dialogues(dialogues: &[Dialogue]) -> Result<String> {
     hash_of_records(
         dialogues
@@ -54,7 +55,7 @@ pub fn hash_of_dialogues(dialogues: &[Dialogue]) -> Result<String> {
     )
 }
 
-/// Returns the same hash as [`hash_of_dialogues`], from dialogues that are already serialized as JSON.
+/// Returns a hash of dialogues that are already serialized as JSON. It is the same hash as from [`hash_of_dialogues`].
 pub fn hash_of_records(records: impl Iterator<Item = Result<Vec<u8>>>) -> Result<String> {
     let mut hasher = blake3::Hasher::new();
     for bytes in records {
@@ -76,16 +77,17 @@ pub fn hash(paths: &[impl AsRef<Path>]) -> Result<String> {
     Ok(hasher.finalize().to_hex()[..32].to_owned())
 }
 
-/// Sentence with its intent, if known.
+/// A sentence, with its intent if the intent is known.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Sentence {
     /// Text of the sentence.
     pub text: String,
-    /// Intent of the speaker.
+    /// Intent of the speaker; `None` if unknown.
     pub intent: Option<String>,
 }
 
-/// Returns true if a path has labeled sentences: a folder with `seq.in`, or a table that is not a dialogue corpus.
+/// Returns whether a path contains labeled sentences: a folder with the file `seq.in`, or a table that is not a
+/// dialogue corpus.
 pub fn is_labeled(path: &Path) -> bool {
     let ending = path.extension().map(|ending| ending.to_ascii_lowercase());
     match ending.as_ref().and_then(|ending| ending.to_str()) {
@@ -94,14 +96,14 @@ pub fn is_labeled(path: &Path) -> bool {
     }
 }
 
-/// Returns true if a file is in a known dialogue format other than CSV.
+/// Returns whether a file is in a known dialogue format other than CSV.
 fn is_corpus(path: &Path) -> bool {
     let Ok(input) = Input::open(path) else { return false };
-    // Any table also matches the CSV corpus format, but here it is more likely labeled sentences.
+    // Any table also matches the CSV format of dialogues, but here a table more likely contains labeled sentences.
     matches!(formats::sniff(&input.probe()), Some((format, Fit::Yes)) if format.name != "csv")
 }
 
-/// Reads sentences with their labels. Returns an error if there are none.
+/// Reads labeled sentences and returns pairs of a text and a label. Returns an error if there are no sentences.
 pub fn labeled(path: &Path) -> Result<Vec<(String, String)>> {
     let sentences = if path.is_dir() {
         let (mut texts, mut labels) = (Vec::new(), Vec::new());

@@ -1,14 +1,14 @@
 //! Quality of an encoder, measured without labels. Each dialogue is split into two halves, and the nearest neighbors of
-//! both halves are compared. The score is the fraction of neighbors that both halves have in common.
+//! the two halves are compared. The score is the fraction of neighbors that both halves have in common.
 //!
 //! An exchange is two consecutive turns. The first half of a dialogue consists of its exchanges 1, 3, 5, …; the second
 //! half consists of its exchanges 2, 4, 6, …. Both halves therefore come from the whole dialogue and usually contain
 //! all speakers, but have no turns in common.
 //!
-//! A first half is compared with the first halves of the other dialogues, and a second half with their second halves.
-//! If both searches find the same dialogues, the vectors represent the topic of the dialogue. The score is low for an
-//! encoder that only recognizes that two halves belong to the same dialogue. It is also low for an encoder that gives
-//! all dialogues almost the same vector.
+//! The neighbors of a first half are searched among the first halves of the other dialogues. The neighbors of a second
+//! half are searched among their second halves. If both searches find the same dialogues, the vectors represent the
+//! topic of the dialogue. The score is low for an encoder that only recognizes that two halves belong to the same
+//! dialogue. It is also low if almost all dialogues have the same vector.
 
 use rayon::prelude::*;
 
@@ -19,11 +19,12 @@ use crate::{
 use turnwise_corpus::Dialogue;
 use turnwise_encoder::Vectors;
 
-/// Maximum number of neighbors compared per dialogue. The number is also at most the number of dialogues / [`SHARE`].
+/// Maximum number of neighbors that are compared per dialogue. This number is also at most the number of dialogues
+/// divided by [`SHARE`].
 const NEAR: usize = 10;
 const SHARE: usize = 10;
 
-/// Minimum number of held-out dialogues. With fewer, the score is not reliable.
+/// Minimum number of held-out dialogues. With fewer dialogues, the score is not reliable.
 pub const MIN_HELD_OUT: usize = 20;
 
 /// Returns the number of neighbors to compare per dialogue, for `count` dialogues.
@@ -31,19 +32,20 @@ fn nearest_of(count: usize) -> usize {
     NEAR.min(count / SHARE)
 }
 
-/// Random baseline: expected fraction of shared neighbors for `count` dialogues with random neighbors.
+/// Returns the random baseline for `count` dialogues: the expected fraction of shared neighbors if all neighbors are
+/// random.
 pub fn by_chance(count: usize) -> f64 {
     nearest_of(count) as f64 / count.saturating_sub(1).max(1) as f64
 }
 
-/// Held-out dialogues, split into halves.
+/// Held-out dialogues that are split into halves.
 pub struct Halves {
-    /// All first halves, followed by all second halves.
+    /// All first halves of the dialogues, followed by all second halves in the same order.
     pool: Pool,
 }
 
 impl Halves {
-    /// Splits dialogues. Returns `None` if fewer than [`MIN_HELD_OUT`] of them can be split.
+    /// Splits dialogues into halves. Returns `None` if fewer than [`MIN_HELD_OUT`] dialogues can be split.
     pub fn new(dialogues: &[Dialogue]) -> Option<Self> {
         let split: Vec<&Dialogue> = dialogues.iter().filter(|dialogue| can_be_split(dialogue)).collect();
         if split.len() < MIN_HELD_OUT {
@@ -53,23 +55,23 @@ impl Halves {
         Some(Halves { pool: Pool::of(Items::Dialogues(half(0).chain(half(1)).collect())) })
     }
 
-    /// The halves to encode.
+    /// Returns the halves to encode.
     pub fn pool(&self) -> &Pool {
         &self.pool
     }
 
-    /// Number of dialogues.
+    /// Returns the number of dialogues that were split.
     pub fn len(&self) -> usize {
         self.pool.documents.len() / 2
     }
 
-    /// Returns true if there are no dialogues.
+    /// Returns whether there are no dialogues.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Returns, for each dialogue, the fraction of the nearest neighbors that both halves have in common. `vectors`
-    /// has one row of length 1 per half, in the order of [`Halves::pool`].
+    /// Returns for each dialogue the fraction of nearest neighbors that both halves have in common. `vectors` contains
+    /// one unit vector per half, in the order of [`Halves::pool`].
     pub fn look(&self, vectors: &Vectors) -> Vec<f64> {
         let count = self.len();
         let compared = nearest_of(count);
@@ -81,17 +83,18 @@ impl Halves {
     }
 }
 
-/// Returns true if a dialogue has enough turns with text for two halves: at least four.
+/// Returns whether a dialogue can be split into halves, that is, has at least four turns with text.
 pub fn can_be_split(dialogue: &Dialogue) -> bool {
     spoken(dialogue).nth(3).is_some()
 }
 
-/// Indices of the turns with text.
+/// Returns the indices of the turns that have text.
 fn spoken(dialogue: &Dialogue) -> impl Iterator<Item = usize> {
     dialogue.turns.iter().enumerate().filter(|(_, turn)| !turn.text.trim().is_empty()).map(|(n, _)| n)
 }
 
-/// Half of a dialogue: every other pair of turns with text, from the first (`which` 0) or second pair (`which` 1).
+/// Returns a half of a dialogue: every other exchange, that is, every other pair of turns with text. Starts with the
+/// first exchange if `which` is 0, and with the second exchange if `which` is 1.
 fn half_of(dialogue: &Dialogue, which: usize) -> Dialogue {
     let own = spoken(dialogue).enumerate().filter(|(n, _)| n / 2 % 2 == which).map(|(_, turn)| turn);
     Dialogue { turns: own.map(|turn| dialogue.turns[turn].clone()).collect(), ..dialogue.clone() }
@@ -129,7 +132,8 @@ mod tests {
     fn halves_share_neighbors_only_if_their_vectors_agree() {
         let all: Vec<Dialogue> = (0..60).map(|n| dialogue(n, &["a", "b", "c", "d"])).collect();
         let halves = Halves::new(&all).unwrap();
-        // Sixty dialogues on a circle; `second` maps a first half's position to that of the second half.
+        // The vectors of sixty dialogues are on a circle. `second` maps the position of a first half to the position of
+        // the second half.
         let at = |second: fn(usize) -> usize| {
             let mut vectors = Vectors::new(2);
             for place in (0..60).chain((0..60).map(second)) {
@@ -140,7 +144,8 @@ mod tests {
             each.iter().sum::<f64>() / each.len() as f64
         };
         assert_eq!(at(|n| n), 1.0);
-        // A rotation keeps all neighbors; a step that is coprime to 60 scatters them.
+        // A rotation of the second halves keeps all neighbors. Multiplication by a number that is coprime to 60
+        // scatters them.
         assert_eq!(at(|n| (n + 17) % 60), 1.0);
         assert!(at(|n| n * 23 % 60) < 0.2);
         assert_eq!((by_chance(61), by_chance(301)), (0.1, 10.0 / 300.0));

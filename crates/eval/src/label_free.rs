@@ -1,7 +1,9 @@
-//! Quality of vectors, measured without labels. Compares the nearest neighbors by vector with those by BM25.
+//! Quality of vectors, measured without labels. Compares the nearest neighbors by vector with the nearest neighbors by
+//! BM25.
 //!
 //! BM25 does not measure meaning, but it is independent of the encoder. Agreement with BM25 usually rises when an
-//! encoder improves, and falls when its vectors collapse. Compare an encoder only with earlier steps of its training.
+//! encoder improves, and falls when its vectors collapse. The measures of an encoder are comparable only with those of
+//! earlier steps of its own training.
 
 use std::ops::Range;
 
@@ -14,17 +16,19 @@ use turnwise_encoder::Vectors;
 use turnwise_measures::space::space;
 use turnwise_nearest::highest;
 
-/// Number of neighbors compared per item.
+/// Maximum number of neighbors that are compared per item.
 const NEAR: usize = 10;
 
 /// Label-free measures of a set of vectors, see the [module documentation](self).
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct LabelFreeMeasures {
-    /// Fraction of the (at most ten) nearest neighbors by BM25 that are also among the ten nearest by vector.
+    /// Fraction of the nearest neighbors by BM25 that are also among the nearest neighbors by vector. At most ten
+    /// neighbors of each item are compared.
     pub agreement: f64,
     /// Mean squared distance between vectors of items that are neighbors by BM25. Lower is better.
     pub alignment: f64,
-    /// Logarithm of the mean of e^(−2 · squared distance) over all pairs. Lower means more evenly spread vectors.
+    /// Natural logarithm of the mean of e^(−2 · squared distance) over all pairs of vectors. It is lower if the vectors
+    /// are more evenly spread.
     pub uniformity: f64,
 }
 
@@ -35,7 +39,7 @@ pub struct LabelFree {
 }
 
 impl LabelFree {
-    /// Computes the BM25 neighbors once. Returns `None` for fewer than 40 items.
+    /// Computes the nearest neighbors by BM25. Returns `None` if there are fewer than 40 items.
     pub fn new(pool: Pool, watch: &dyn Progress) -> Result<Option<Self>> {
         let count = pool.documents.len();
         if count < 4 * NEAR {
@@ -55,12 +59,12 @@ impl LabelFree {
         Ok(Some(LabelFree { pool, near }))
     }
 
-    /// The items to encode.
+    /// Returns the items to encode.
     pub fn pool(&self) -> &Pool {
         &self.pool
     }
 
-    /// Computes the measures from the items' vectors: one row per item, each of length 1.
+    /// Computes the measures from the vectors of the items. `vectors` contains one unit vector per item.
     pub fn look(&self, vectors: &Vectors) -> LabelFreeMeasures {
         let found = |n: usize| {
             let near = nearest(vectors, 0..vectors.len(), n, NEAR);
@@ -79,8 +83,8 @@ impl LabelFree {
     }
 }
 
-/// Returns the `count` vectors nearest to vector `n`, without `n` itself. Searches only the rows in `range`. `n` and
-/// the result count from the start of the range. The vectors must have length 1.
+/// Returns the indices of the `count` vectors nearest to vector `n`, without `n` itself. Searches only the rows in
+/// `range`. `n` and the returned indices are relative to the start of `range`. The vectors must be unit vectors.
 pub(crate) fn nearest(vectors: &Vectors, range: Range<usize>, n: usize, count: usize) -> Vec<u32> {
     let row = vectors.row(range.start + n);
     let dot = |other: usize| row.iter().zip(vectors.row(other)).map(|(a, b)| a * b).sum::<f32>();
@@ -92,7 +96,7 @@ mod tests {
     use super::*;
     use crate::rank::Items;
 
-    /// Sixty texts of six topics, ten texts per topic that share a word; and a vector for each text.
+    /// Returns sixty texts of six topics, and a vector for each text. The ten texts of a topic have a word in common.
     fn texts(vector: impl Fn(usize) -> [f32; 2]) -> (Pool, Vectors) {
         let texts = (0..60).map(|n| format!("topic{} word{n}", n % 6)).collect();
         let mut vectors = Vectors::new(2);
@@ -112,7 +116,7 @@ mod tests {
         let (_, wrong) = texts(|n| on_a_circle((n / 10) as f32 / 6.0 + n as f32 * 1e-4));
         let label_free = LabelFree::new(pool, &()).unwrap().unwrap();
         let (right, wrong) = (label_free.look(&right), label_free.look(&wrong));
-        // The nine other texts with the same word are the nearest ones.
+        // The nine other texts with the same word are the nearest neighbors by BM25 and by vector.
         assert_eq!(right.agreement, 1.0);
         assert!(wrong.agreement < 0.3, "{wrong:?}");
         assert!(right.alignment < 1e-3 && wrong.alignment > 1.0);

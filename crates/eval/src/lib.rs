@@ -1,4 +1,4 @@
-//! Evaluation of rankers and encoders: the papers' tasks, the rankers, and measures that agree with trec_eval.
+//! Evaluation of rankers and encoders: evaluation tasks from papers, rankers, and measures that agree with trec_eval.
 
 pub mod ann;
 pub mod build;

@@ -1,4 +1,4 @@
-//! Plots as inline SVG, without scripts or other files.
+//! Plots as inline SVG. They need no scripts or other files.
 
 use std::fmt::Write as _;
 
@@ -6,25 +6,26 @@ use crate::tasks::Map;
 
 const WIDTH: f64 = 640.0;
 const HEIGHT: f64 = 320.0;
-/// Margins for the numbers and titles of the axes, in pixels.
+/// Margin on the left for the numbers and the title of the y axis, in pixels.
 const LEFT: f64 = 64.0;
 const BELOW: f64 = 44.0;
 const ABOVE: f64 = 12.0;
 
-/// Returns the n-th color of a palette. Nearby numbers have distinct colors, which suit light and dark pages.
+/// Returns the n-th color of a palette. Colors with nearby numbers are easy to distinguish. The colors are readable on
+/// light and dark pages.
 pub fn color(n: usize) -> String {
-    // With the golden angle, each hue is far from the previous ones.
+    // The hue advances by the golden angle, so each hue is far from the previous hues.
     let hue = (n as f64 * 137.508) % 360.0;
     let light = [52, 40, 62][n / 7 % 3];
     format!("hsl({hue:.0} 65% {light}%)")
 }
 
-/// Escapes the special characters of HTML in a text.
+/// Escapes the characters in a text that have a special meaning in HTML.
 pub fn plain(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 
-/// Maps numbers to positions on an axis.
+/// Axis of a plot. It maps numbers to positions.
 struct Axis {
     low: f64,
     high: f64,
@@ -42,7 +43,7 @@ impl Axis {
         Axis { low: low - margin, high: high + margin, logarithmic }
     }
 
-    /// Position of a value on the axis, from 0 to 1.
+    /// Returns the position of a value on the axis, from 0 to 1.
     fn position(&self, value: f64) -> f64 {
         match self.logarithmic {
             true => (value.max(1e-12) / self.low).ln() / (self.high / self.low).ln(),
@@ -50,7 +51,7 @@ impl Axis {
         }
     }
 
-    /// Round numbers on the axis, for tick marks.
+    /// Returns round numbers within the axis, for tick marks.
     fn ticks(&self) -> Vec<f64> {
         if self.logarithmic {
             let powers = (self.low.log10().floor() as i32)..=(self.high.log10().ceil() as i32);
@@ -72,7 +73,7 @@ fn short(value: f64) -> String {
         large if large >= 1e6 => format!("{}M", value / 1e6),
         large if large >= 1e3 => format!("{}k", value / 1e3),
         small if small > 0.0 && small < 1e-3 => {
-            // Ticks are sums of steps: digits after the third are rounding errors.
+            // Ticks are multiples of a round step, so all digits after the third are rounding errors.
             let text = format!("{value:.2e}");
             let (number, power) = text.split_once('e').unwrap_or((&text, "0"));
             format!("{}e{power}", number.trim_end_matches('0').trim_end_matches('.'))
@@ -84,7 +85,8 @@ fn short(value: f64) -> String {
     }
 }
 
-/// Draws the axes with titles and ticks. The caller adds the plot and `</svg>`.
+/// Returns the start of an SVG image with the axes, their titles (`names`) and ticks. The caller appends the data and
+/// `</svg>`.
 fn frame(x: &Axis, y: &Axis, names: (&str, &str), about: &str) -> String {
     let mut svg = format!(
         "<svg class=\"plot\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\" aria-label=\"{}\">\n",
@@ -124,14 +126,14 @@ fn frame(x: &Axis, y: &Axis, names: (&str, &str), about: &str) -> String {
     svg
 }
 
-/// Pixel coordinates of a point.
+/// Returns the pixel coordinates of a point.
 fn to_pixels(x: &Axis, y: &Axis, (of_x, of_y): (f64, f64)) -> (f64, f64) {
     let across = LEFT + x.position(of_x) * (WIDTH - LEFT - 8.0);
     let down = ABOVE + (1.0 - y.position(of_y)) * (HEIGHT - BELOW - ABOVE);
     (across, down)
 }
 
-/// HTML legend that shows each name with its [`color`].
+/// Returns an HTML legend that shows each name with its [`color`].
 pub fn legend<'a>(names: impl Iterator<Item = &'a str>) -> String {
     let chips: String = names
         .enumerate()
@@ -140,7 +142,7 @@ pub fn legend<'a>(names: impl Iterator<Item = &'a str>) -> String {
     format!("<p class=\"legend\">{chips}</p>\n")
 }
 
-/// Legend inside an SVG. `at` is the y coordinate of the text.
+/// Returns the SVG elements of a legend inside an image. `at` is the y coordinate of the text.
 pub fn legend_within(names: &[&str], at: usize) -> String {
     let share = (WIDTH - LEFT) / names.len().max(1) as f64;
     let chips = names.iter().enumerate().map(|(n, name)| {
@@ -160,7 +162,8 @@ pub fn legend_within(names: &[&str], at: usize) -> String {
 /// Name of a line in a plot, and its points as (x, y).
 pub type Series = (String, Vec<(f64, f64)>);
 
-/// Draws a line for each series, with a legend and a logarithmic y axis. The string is empty if there are no points.
+/// Returns an SVG plot with a line for each series and a logarithmic y axis, followed by an HTML legend. Returns an
+/// empty string if there are no points.
 pub fn curves(series: &[Series], names: (&str, &str), about: &str) -> String {
     match lines(series, names, about, None, true) {
         Some(svg) => svg + &legend(series.iter().map(|(name, _)| name.as_str())),
@@ -168,15 +171,16 @@ pub fn curves(series: &[Series], names: (&str, &str), about: &str) -> String {
     }
 }
 
-/// Labeled position on the x axis.
+/// Labeled position on the x axis, drawn as a vertical line.
 pub struct Mark {
     /// Position on the x axis.
     pub at: f64,
-    /// Label at this position.
+    /// Label of the position.
     pub name: String,
 }
 
-/// Draws a line for each series. `logarithmic` refers to the y axis. Returns `None` if there are no points.
+/// Returns an SVG plot with a line for each series. `names` are the titles of the axes. If `logarithmic` is true, the y
+/// axis is logarithmic. Returns `None` if there are no points.
 pub fn lines(
     series: &[Series],
     names: (&str, &str),
@@ -209,7 +213,7 @@ pub fn lines(
             path.join(" "),
             color(n)
         );
-        // With many points, dots would cover the line.
+        // If there are many points, draw no dots, because they would cover the line.
         let dots = if points.len() > 30 { 0 } else { points.len() };
         for ((x, y), (of_x, of_y)) in spots.iter().zip(points).take(dots) {
             let of_y = if logarithmic { format!("{of_y:.0}") } else { format!("{of_y:.4}") };
@@ -224,12 +228,14 @@ pub fn lines(
     Some(svg + "</svg>\n")
 }
 
-/// Position of a label at a distance from `x`, on the side with more space, and its text anchor.
+/// Returns the x coordinate and the text anchor of a label at the distance `away` from `x`, on the side with more
+/// space.
 fn label_position(x: f64, away: f64) -> (f64, &'static str) {
     if x > WIDTH / 2.0 { (x - away, "end") } else { (x + away, "start") }
 }
 
-/// Draws a labeled dot for each (label, x, y). Returns an empty string if there are none.
+/// Returns an SVG plot with a labeled dot for each (label, x, y) in `dots`. Returns an empty string if there are no
+/// dots.
 pub fn scatter(dots: &[(String, f64, f64)], names: (&str, &str), about: &str) -> String {
     if dots.is_empty() {
         return String::new();
@@ -251,7 +257,7 @@ pub fn scatter(dots: &[(String, f64, f64)], names: (&str, &str), about: &str) ->
     svg + "</svg>\n"
 }
 
-/// Draws a map: a dot for each dialogue, in the color of its domain.
+/// Returns an SVG image of a map, with a dot for each dialogue in the color of its domain.
 pub fn map(map: &Map, about: &str) -> String {
     const SIDE: f64 = 420.0;
     let mut svg = format!(
@@ -289,7 +295,7 @@ mod tests {
             ["1k", "2k", "5k", "10k", "20k", "50k"]
         );
         assert_eq!([0.0, 2e-5, 1.25e-4, -3e-5, 0.02].map(short), ["0", "2e-5", "1.25e-4", "-3e-5", "0.02"]);
-        // A single value has an axis, too.
+        // An axis is also valid if there is only one value.
         let one = Axis::of([3.0].into_iter(), false);
         assert!((0.0..=1.0).contains(&one.position(3.0)) && !one.ticks().is_empty());
     }

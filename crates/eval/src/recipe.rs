@@ -1,5 +1,5 @@
-//! Benchmark recipes: TOML files that reproduce a table of a paper or a study. A recipe has a task, rankers and
-//! expected values.
+//! Benchmark recipes: TOML files that describe how to reproduce a table of a paper or a study. A recipe contains a
+//! task, rankers and expected values.
 
 use std::{collections::BTreeMap, str::FromStr};
 
@@ -12,13 +12,13 @@ use turnwise_core::error::{Error, Result};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Paper {
-    /// DialogueCSE: sentence embeddings from dialogues.
+    /// The paper DialogueCSE, about sentence embeddings from dialogues.
     Dialoguecse,
-    /// dial2vec: dialogue embeddings.
+    /// The paper dial2vec, about dialogue embeddings.
     Dial2vec,
-    /// Response selection by sentence embeddings.
+    /// The paper about response selection by sentence embeddings.
     ResponseSelection,
-    /// No paper: a custom recipe.
+    /// No paper. The recipe is a custom recipe.
     Own,
 }
 
@@ -26,7 +26,7 @@ impl Paper {
     /// All papers.
     pub const ALL: [Paper; 4] = [Paper::Dialoguecse, Paper::Dial2vec, Paper::ResponseSelection, Paper::Own];
 
-    /// Short name, as on the command line.
+    /// Returns the short name of the paper that is used on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Paper::Dialoguecse => "dialoguecse",
@@ -36,7 +36,7 @@ impl Paper {
         }
     }
 
-    /// Title of the paper, for reports.
+    /// Returns the title of the paper, for reports.
     pub fn title(self) -> &'static str {
         match self {
             Paper::Dialoguecse => "DialogueCSE (Liu et al., 2021)",
@@ -56,7 +56,7 @@ impl FromStr for Paper {
     }
 }
 
-/// Benchmark recipe: a task, the rankers to run on it, and the values that a paper reports. Stored as a TOML file.
+/// Benchmark recipe: a task, the rankers to run on it, and the values that a paper reports. A recipe is a TOML file.
 #[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Recipe {
@@ -64,11 +64,11 @@ pub struct Recipe {
     pub about: String,
     /// Paper that the recipe reproduces.
     pub paper: Paper,
-    /// Table or other part of the paper with the values to reproduce, for example `Table 2`.
+    /// Name of the table or other part of the paper that contains the values to reproduce, for example `Table 2`.
     pub table: String,
     /// Task to run, with its data.
     pub task: TaskSpec,
-    /// Rankers with their expected values.
+    /// Rows of the table: rankers with their expected values.
     pub rows: Vec<Row>,
 }
 
@@ -76,28 +76,28 @@ pub struct Recipe {
 #[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Row {
-    /// Name of the row in the paper; empty if it is not in the paper.
+    /// Name of the row in the paper; empty if the paper has no such row.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub name: String,
-    /// Ranker, in the syntax of `--ranker`.
+    /// Ranker to run, in the syntax of the option `--ranker`. `None` if the row cannot be run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ranker: Option<String>,
-    /// Arguments of `turnwise train` that train the model of the ranker.
+    /// Arguments of `turnwise train` for training the model of the ranker.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub train: Option<String>,
-    /// Reason why the row cannot be run yet.
+    /// Reason why the row cannot be run. `None` if `ranker` is set.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub missing: Option<String>,
-    /// Expected values in percent, by measure.
+    /// Values in percent that our run is expected to have, by measure.
     #[serde(default)]
     pub expected: BTreeMap<String, f64>,
-    /// Tolerance of the expected values, in percentage points.
+    /// Maximum difference between a measured value and its expected value, in percentage points.
     #[serde(default = "within")]
     pub within: f64,
-    /// Values in the paper, in percent, by measure.
+    /// Values that the paper reports, in percent, by measure.
     #[serde(default)]
     pub paper: BTreeMap<String, f64>,
-    /// Source of the numbers, and why ours may differ.
+    /// Note about the source of the numbers, and about why our values may differ from the paper's.
     #[serde(default)]
     pub note: String,
 }
@@ -107,7 +107,8 @@ fn within() -> f64 {
 }
 
 impl Recipe {
-    /// Checks that every row is complete and has valid numbers.
+    /// Returns an error if a row is incomplete or contains an invalid number. `name` is the name of the recipe in the
+    /// error message.
     pub fn check(&self, name: &str) -> Result<()> {
         let wrong = |why: String| Err(Error::data(format!("the recipe {name}: {why}")));
         if self.rows.is_empty() {
@@ -149,15 +150,16 @@ pub struct Checked {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Verdict {
-    /// Differs from the paper by at most one percentage point.
+    /// The measured value differs from the paper's value by at most one percentage point.
     Reproduced,
-    /// More than one percentage point higher than in the paper.
+    /// The measured value is more than one percentage point higher than the paper's value.
     Better,
-    /// More than one percentage point lower than in the paper.
+    /// The measured value is more than one percentage point lower than the paper's value.
     Below,
 }
 
-/// Maximum difference that counts as reproduced, in percentage points. Seeds and machines cause such differences.
+/// Maximum difference between a measured value and the paper's value at which the value counts as reproduced, in
+/// percentage points. Other seeds and machines cause such differences.
 const SAME: f64 = 1.0;
 
 impl Verdict {
@@ -170,7 +172,7 @@ impl Verdict {
         }
     }
 
-    /// Name of the verdict, for reports.
+    /// Returns the name of the verdict, for reports.
     pub fn word(self) -> &'static str {
         match self {
             Verdict::Reproduced => "reproduced",
@@ -181,12 +183,13 @@ impl Verdict {
 }
 
 impl Row {
-    /// Label of the row: the name in the paper, or else the ranker.
+    /// Returns the label of the row: its name in the paper, or the ranker if it has no name.
     pub fn label(&self) -> &str {
         if self.name.is_empty() { self.ranker.as_deref().unwrap_or_default() } else { &self.name }
     }
 
-    /// Compares a result with the expected values. Fails if the result lacks a measure that the recipe expects.
+    /// Compares a result with the expected values. Returns an error if the result lacks a measure for which the recipe
+    /// has an expected value.
     pub fn check(&self, done: &Done) -> Result<Vec<Checked>> {
         let checked = |(measure, expected): (&String, &f64)| {
             let value = done.value(measure).ok_or_else(|| {
@@ -195,7 +198,7 @@ impl Row {
                     .with_hint(format!("its measures are {}", has.join(", ")))
             })?;
             let value = 100.0 * value.value;
-            // Expected values have one decimal, and rounding changes them by up to 0.05.
+            // Expected values have one decimal place, so rounding has changed them by up to 0.05.
             let holds = (value - expected).abs() <= self.within + 0.05;
             Ok(Checked { measure: measure.clone(), value, expected: *expected, holds })
         };

@@ -1,4 +1,4 @@
-//! Result of a ranker on a task, stored in a file together with everything that the result depends on.
+//! Results of rankers on tasks. A result is stored in a file, together with everything that it depends on.
 
 use std::path::{Path, PathBuf};
 
@@ -13,7 +13,7 @@ use turnwise_core::{
     files,
 };
 
-/// Schema of the file. A new version number invalidates stored results.
+/// Name and version of the file format. Stored results with another version are not used.
 const SCHEMA: &str = "turnwise/bench/2";
 
 /// Result of a ranker on a task.
@@ -25,73 +25,74 @@ pub struct Done {
     pub task: String,
     /// Description of the task, with the name of the paper.
     pub about: String,
-    /// Text that identifies the options of the task, from [`Task::identity`].
+    /// Text that contains all options of the task that affect the values, from [`Task::identity`].
     pub options: String,
     /// Data of the task.
     pub data: Data,
     /// Name of the ranker.
     pub ranker: String,
-    /// Identity of the ranker: every setting that affects its scores.
+    /// Text that contains all settings of the ranker that affect its scores.
     pub identity: String,
-    /// Version of turnwise.
+    /// Version of turnwise that ran the benchmark.
     pub turnwise: String,
     /// Random seed.
     pub seed: u64,
-    /// Seeds of the averaged results; empty if the result is for one seed.
+    /// Random seeds of the results whose values were averaged; empty if the result is for one seed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub seeds: Vec<u64>,
     /// Description of the machine.
     pub machine: String,
-    /// Elapsed time in seconds.
+    /// Elapsed time of the run in seconds.
     pub seconds: f64,
-    /// Items of the data that were skipped, with reasons and counts.
+    /// Numbers of data items that were skipped, with the reasons.
     pub skipped: Vec<Skipped>,
-    /// One value per measure, with per-query values if the task has queries.
+    /// One value per measure. A value also contains the values of the single queries if the task has queries.
     pub values: Vec<Value>,
-    /// Query ids, in the order of the per-query values.
+    /// Ids of the queries, in the order of the values of single queries in `values`.
     pub queries: Vec<String>,
-    /// Two-dimensional map, for tasks with vectors and labels.
+    /// Two-dimensional map of the documents; `None` unless the task has labels and the ranker has vectors.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub map: Option<Map>,
 }
 
-/// Files of a task, and the hash and the size of their content.
+/// Data of a task: the paths of its files, a hash of their content, and the size of the task.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Data {
     /// Paths of the files, as the user gave them.
     pub paths: Vec<String>,
-    /// Hash of the files' content.
+    /// Hash of the content of the files.
     pub hash: String,
     /// Size of the task as text, for example "20 pairs".
     pub size: String,
 }
 
-/// Key of a result: task, data, ranker and seed. Results with the same key are interchangeable.
+/// Key of a stored result: task, data, ranker and random seed. Results with the same key are interchangeable.
 #[derive(Clone, Copy)]
 pub struct Of<'a> {
     /// Task with its options.
     pub task: &'a dyn Task,
     /// Data of the task.
     pub data: &'a Data,
-    /// Name and identity of the ranker.
+    /// Name and identity of the ranker. The identity contains all settings that affect its scores.
     pub ranker: (&'a str, &'a str),
     /// Random seed. A task or ranker that depends on the seed includes it in its identity.
     pub seed: u64,
 }
 
 impl Of<'_> {
-    /// Path of the result's file in a results folder.
+    /// Returns the path of the result's file in a results folder.
     pub fn path(&self, folder: &Path) -> PathBuf {
         path(folder, self.task.name(), self.data, self.ranker.0, &[&self.task.identity(), self.ranker.1])
     }
 
-    /// Reads the stored result. Returns `None` if there is no readable result with the same data and ranker.
+    /// Reads the stored result with this key. Returns `None` if there is no readable result with the same data and
+    /// ranker.
     pub fn known(&self, folder: &Path) -> Option<Done> {
         let done = Done::read(&self.path(folder)).ok()?;
         (done.data.hash == self.data.hash && done.identity == self.ranker.1).then_some(done)
     }
 
-    /// Creates the result to store from a task's outcome and the elapsed time.
+    /// Creates the result to store from the outcome of the task and the elapsed time.
     pub fn done(&self, outcome: Outcome, seconds: f64) -> Done {
         Done {
             schema: SCHEMA.to_owned(),
@@ -114,7 +115,8 @@ impl Of<'_> {
     }
 }
 
-/// Path of a result's file: a readable name followed by a hash of everything that the result depends on.
+/// Returns the path of a result's file. The file name is a readable name followed by a hash of everything that the
+/// result depends on.
 fn path(folder: &Path, task: &str, data: &Data, ranker: &str, identities: &[&str]) -> PathBuf {
     let mut hasher = blake3::Hasher::new();
     for part in [SCHEMA, env!("CARGO_PKG_VERSION"), &data.hash].iter().chain(identities) {
@@ -125,14 +127,14 @@ fn path(folder: &Path, task: &str, data: &Data, ranker: &str, identities: &[&str
     folder.join(format!("{task}-{stem}-{}-{key}.json", file_name(ranker)))
 }
 
-/// Converts a text to a portable file name: lowercase ASCII letters, digits and hyphens.
+/// Converts a text to a portable file name, which contains only lowercase ASCII letters, digits and hyphens.
 pub fn file_name(text: &str) -> String {
     let letters = text.chars().map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '-' });
     let text: String = letters.collect();
     text.split('-').filter(|part| !part.is_empty()).collect::<Vec<_>>().join("-")
 }
 
-/// Portable file name from the name of a file, without its folder and extension.
+/// Returns the name of a file as a portable file name, without its folder and extension.
 pub(crate) fn stem(path: &str) -> String {
     file_name(&Path::new(path).file_stem().unwrap_or_default().to_string_lossy())
 }
@@ -143,12 +145,13 @@ impl Done {
         read_file(path, SCHEMA)
     }
 
-    /// Writes the result atomically.
+    /// Writes the result to a file, atomically.
     pub fn write(&self, path: &Path) -> Result<()> {
         write_file(path, self)
     }
 
-    /// Combines results of several seeds into one with means and standard deviations. `None` if `seeds` is empty.
+    /// Combines the results of several random seeds into one result with means and standard deviations. Returns `None`
+    /// if `seeds` is empty.
     pub fn over(seeds: &[Done]) -> Option<Done> {
         let mut one = seeds.first()?.clone();
         one.seeds = seeds.iter().map(|done| done.seed).collect();
@@ -162,8 +165,8 @@ impl Done {
             (value.value, value.deviation) = (mean, Some(deviation));
             let floors: Option<Vec<f64>> = of_seeds.iter().map(|of_seed| of_seed.floor).collect();
             value.floor = floors.map(|floors| mean_and_deviation(&floors).0);
-            // Average per query if there is one value per query. Otherwise the values are random draws, which do not
-            // correspond between seeds.
+            // If there is one value per query, average the values of each query over the seeds. Otherwise, the values
+            // are random draws, and the draws of different seeds do not correspond. Then keep one mean per seed.
             value.each = match of_seeds.iter().all(|of_seed| of_seed.each.len() == one.queries.len()) {
                 true => (0..one.queries.len())
                     .map(|n| of_seeds.iter().map(|of_seed| of_seed.each[n]).sum::<f64>() / means.len() as f64)
@@ -174,19 +177,19 @@ impl Done {
         Some(one)
     }
 
-    /// Path of the file for a result of several seeds.
+    /// Returns the path of the file for a result of several random seeds.
     pub fn path(&self, folder: &Path) -> PathBuf {
         let seeds = format!("{:?}", self.seeds);
         path(folder, &self.task, &self.data, &self.ranker, &[&self.options, &self.identity, &seeds])
     }
 
-    /// Returns the value of a measure, or `None` if the result lacks it.
+    /// Returns the value of a measure. Returns `None` if the result does not contain the measure.
     pub fn value(&self, measure: &str) -> Option<&Value> {
         self.values.iter().find(|value| value.measure == measure)
     }
 }
 
-/// Description of this machine: processor, number of threads and operating system.
+/// Returns a description of this machine: processor, number of threads and operating system.
 pub fn machine() -> String {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let info = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
@@ -195,7 +198,7 @@ pub fn machine() -> String {
     format!("{name}, {cores} threads, {}", std::env::consts::OS)
 }
 
-/// Reads a result file. Fails if its schema differs from `schema`.
+/// Reads a result file. Returns an error if its schema is not `schema`.
 pub(crate) fn read_file<T: DeserializeOwned>(path: &Path, schema: &str) -> Result<T> {
     let bytes = std::fs::read(path).at("read", path)?;
     let wrong = |why: String| {

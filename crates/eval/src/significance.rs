@@ -1,4 +1,5 @@
-//! Significance tests and confidence intervals by seeded resampling, and the paired comparison of two results.
+//! Significance tests and confidence intervals by resampling with a random seed, and the paired comparison of two
+//! results.
 
 use std::collections::HashMap;
 
@@ -12,16 +13,16 @@ pub use turnwise_core::stats::mean_and_deviation;
 /// Default number of resamples for a test or an interval.
 pub const DRAWS: usize = 10_000;
 
-/// Returns the two-sided p-value of the paired randomization test for the difference between two means. Each resample
-/// swaps the two values of a query with probability one half.
+/// Returns the two-sided p-value of the paired randomization test for the difference between the means of `a` and `b`.
+/// `draws` is the number of resamples. Each resample swaps the two values of each query with probability one half.
 pub fn randomization_test(a: &[f64], b: &[f64], draws: usize, seed: u64) -> f64 {
     let apart: Vec<f64> = a.iter().zip(b).map(|(a, b)| a - b).filter(|d| *d != 0.0).collect();
-    // All pairs are equal.
+    // If the values of all pairs are equal, the p-value is 1.
     if apart.is_empty() {
         return 1.0;
     }
     let seen = apart.iter().sum::<f64>().abs();
-    // Rounding can make an equally large sum slightly smaller.
+    // Tolerate rounding: it can make the sum of a resample slightly smaller than an equally large observed sum.
     let least = seen - 1e-9 * apart.iter().map(|d| d.abs()).sum::<f64>();
     let as_great = (0..draws as u64)
         .into_par_iter()
@@ -42,7 +43,8 @@ pub fn randomization_test(a: &[f64], b: &[f64], draws: usize, seed: u64) -> f64 
     (as_great + 1) as f64 / (draws + 1) as f64
 }
 
-/// Returns the percentile bootstrap interval of the mean. `within` is the confidence level, for example 0.95.
+/// Returns the confidence interval of the mean by the percentile bootstrap. `within` is the confidence level, for
+/// example 0.95. `draws` is the number of resamples.
 pub fn bootstrap(values: &[f64], within: f64, draws: usize, seed: u64) -> (f64, f64) {
     if values.is_empty() {
         return (0.0, 0.0);
@@ -59,7 +61,8 @@ pub fn bootstrap(values: &[f64], within: f64, draws: usize, seed: u64) -> (f64, 
     (at((1.0 - within) / 2.0), at((1.0 + within) / 2.0))
 }
 
-/// Corrects p-values for multiple tests by Holm's step-down method. Keeps their order.
+/// Corrects p-values for multiple tests by Holm's step-down method. Returns the corrected values in the order of the
+/// given values.
 pub fn holm(probabilities: &[f64]) -> Vec<f64> {
     let mut order: Vec<usize> = (0..probabilities.len()).collect();
     order.sort_unstable_by(|a, b| probabilities[*a].total_cmp(&probabilities[*b]));
@@ -75,24 +78,25 @@ pub fn holm(probabilities: &[f64]) -> Vec<f64> {
 /// Confidence level of the intervals.
 const WITHIN: f64 = 0.95;
 
-/// Difference between two results in a measure with per-query values.
+/// Difference between two results in one measure that has a value for each query.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Difference {
     /// Name of the measure.
     pub measure: String,
-    /// Mean of the first result over the shared queries.
+    /// Mean value of the first result over the queries that both results contain.
     pub a: f64,
-    /// Mean of the second result over the shared queries.
+    /// Mean value of the second result over the queries that both results contain.
     pub b: f64,
     /// 95% confidence interval of the difference b − a (bootstrap over the queries).
     pub interval: (f64, f64),
     /// Two-sided p-value of the paired randomization test, corrected for the number of measures (Holm).
     pub p: f64,
-    /// Number of shared queries.
+    /// Number of queries that both results contain.
     pub queries: usize,
 }
 
-/// Compares two results query by query, for each shared measure. Queries that only one result has are ignored.
+/// Compares two results query by query, for each measure that both results contain. Ignores queries that only one
+/// result contains.
 pub fn compare(a: &Done, b: &Done, seed: u64) -> Vec<Difference> {
     let mut differences = Vec::new();
     for value in &a.values {
@@ -117,7 +121,8 @@ pub fn compare(a: &Done, b: &Done, seed: u64) -> Vec<Difference> {
     differences
 }
 
-/// Returns the values of `a` and `b` for the shared queries, in the order of `a`.
+/// Returns the values of `a` and the values of `b` for the queries that both results contain, in the order of the
+/// queries in `a`.
 fn paired(a: &Done, of_a: &[f64], b: &Done, of_b: &[f64]) -> (Vec<f64>, Vec<f64>) {
     if of_a.len() != a.queries.len() || of_b.len() != b.queries.len() {
         return (Vec::new(), Vec::new());
@@ -139,7 +144,7 @@ mod tests {
 
     #[test]
     fn the_randomization_test_agrees_with_exact_enumeration() {
-        // Two of the 2^10 possible swaps give a difference this large: 1/512.
+        // In two of the 2^10 possible swaps, the difference is this large. So the p-value is 1/512.
         let (a, b): (Vec<f64>, Vec<f64>) = ((1..=10).map(f64::from).collect(), vec![0.0; 10]);
         let p = randomization_test(&a, &b, 100_000, 3);
         assert!((p - 2.0 / 1024.0).abs() < 0.0005, "{p}");
@@ -153,7 +158,7 @@ mod tests {
     fn the_bootstrap_interval_matches_the_standard_error() {
         let values: Vec<f64> = (0..400).map(|n| f64::from(n % 2)).collect();
         let (low, high) = bootstrap(&values, 0.95, DRAWS, 1);
-        // The expected interval is 1.96 standard errors of a fair coin.
+        // The expected interval is the mean of a fair coin plus or minus 1.96 standard errors.
         assert!((low - 0.451).abs() < 0.006 && (high - 0.549).abs() < 0.006, "{low} {high}");
         assert_eq!(bootstrap(&values, 0.95, 500, 1), bootstrap(&values, 0.95, 500, 1));
         assert_eq!(bootstrap(&[], 0.95, 500, 1), (0.0, 0.0));

@@ -1,4 +1,4 @@
-//! Result tables of recipes: the paper's values, our values, and their comparison.
+//! Result tables of recipes. A table contains the values of the paper, our values, and their comparison.
 
 use std::{
     collections::BTreeMap,
@@ -32,21 +32,21 @@ pub struct Table {
     /// Reason why the recipe could not be run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub missing: Option<String>,
-    /// Results, one per row of the recipe.
+    /// Results, one for each row of the recipe.
     pub rows: Vec<RowDone>,
 }
 
 /// Result of one row of a recipe.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RowDone {
-    /// Name in the paper, or else the ranker.
+    /// Name of the row in the paper, or the name of the ranker if the row has no name.
     pub who: String,
     /// Reason why the row could not be run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub missing: Option<String>,
     /// Comparison of the measured values with the expected values; empty if the row could not be run.
     pub checked: Vec<Checked>,
-    /// Values in the paper, in percent, by measure.
+    /// Values that the paper reports, in percent, by measure.
     pub paper: BTreeMap<String, f64>,
     /// Note from the recipe, such as the source of the numbers.
     pub note: String,
@@ -63,7 +63,7 @@ impl RowDone {
         Ok(RowDone { who, missing: None, checked, paper, note, result: Some(result) })
     }
 
-    /// Creates the result of a row that was not run, with the reason.
+    /// Creates the result of a row that was not run. `why` is the reason.
     pub fn missing(row: &Row, why: String) -> Self {
         let (who, paper, note) = (row.label().to_owned(), row.paper.clone(), row.note.clone());
         RowDone { who, missing: Some(why), checked: Vec::new(), paper, note, result: None }
@@ -75,50 +75,50 @@ impl RowDone {
 pub struct Line<'a> {
     /// Name of the measure.
     pub measure: &'a str,
-    /// Measured value as a fraction, not in percent; `None` if the row could not be run.
+    /// Measured value, not in percent: 0.5 means 50%. `None` if the row could not be run.
     pub value: Option<f64>,
-    /// Expected value, in percent.
+    /// Expected value, in percent; `None` if the recipe has none.
     pub expected: Option<f64>,
-    /// Whether the measured value is close enough to the expected value.
+    /// Whether the measured value is close enough to the expected value; `None` if there is no expected value.
     pub holds: Option<bool>,
-    /// Value of the random baseline as a fraction, not in percent; `None` if unknown.
+    /// Value of the random baseline, not in percent: 0.5 means 50%. `None` if unknown.
     pub floor: Option<f64>,
-    /// Value in the paper, in percent.
+    /// Value that the paper reports, in percent; `None` if there is none.
     pub paper: Option<f64>,
-    /// Comparison with the paper; `None` if either value is missing.
+    /// Comparison of the measured value with the paper's value; `None` if either value is missing.
     pub verdict: Option<Verdict>,
 }
 
 impl Line<'_> {
-    /// Returns true if the measured value is at most the random baseline.
+    /// Returns whether the measured value is at most as high as the random baseline.
     pub fn is_no_better_than_chance(&self) -> bool {
         self.value.zip(self.floor).is_some_and(|(value, floor)| value <= floor)
     }
 }
 
-/// Best values of a measure in a table: the paper's, ours, and their comparison.
+/// Best values of one measure in a table: the best value of the paper, our best value, and their comparison.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Best<'a> {
     /// Name of the measure.
     pub measure: &'a str,
-    /// Row with our best value, and the value in percent.
+    /// Name of the row with our best value, and this value in percent. `None` if no row could be run.
     pub here: Option<(&'a str, f64)>,
-    /// Row with the paper's best value, and the value in percent.
+    /// Name of the row with the paper's best value, and this value in percent.
     pub paper: (&'a str, f64),
-    /// Comparison with the paper; `None` if either value is missing.
+    /// Comparison of our best value with the paper's best value; `None` if our value is missing.
     pub verdict: Option<Verdict>,
 }
 
-/// Number of the paper's values by verdict.
+/// Numbers of values in the paper, by the verdict on our measured values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 pub struct Counts {
-    /// Number of values that differ from the paper's by at most one percentage point.
+    /// Number of measured values that differ from the paper's value by at most one percentage point.
     pub reproduced: usize,
-    /// Number of values that are more than one percentage point higher than the paper's.
+    /// Number of measured values that are more than one percentage point higher than the paper's value.
     pub better: usize,
-    /// Number of values that are more than one percentage point lower than the paper's.
+    /// Number of measured values that are more than one percentage point lower than the paper's value.
     pub below: usize,
-    /// Values that we did not measure, because the row could not be run.
+    /// Number of values in the paper that were not measured, because the row could not be run.
     pub missing: usize,
 }
 
@@ -149,7 +149,8 @@ impl Table {
         }
     }
 
-    /// Measures with a value in the paper or an expected value, in the order of the results; all measures if none has.
+    /// Returns the measures that have a value in the paper or an expected value, in the order of the results. If no
+    /// measure has such a value, returns all measures.
     pub fn measures(&self) -> Vec<&str> {
         let listed = |measure: &str| {
             self.rows.iter().any(|row| {
@@ -170,7 +171,8 @@ impl Table {
         if some.is_empty() { all } else { some }
     }
 
-    /// Returns the values of a row, one per measure. Omits measures with neither a measured value nor one in the paper.
+    /// Returns the values of a row, one line per measure. Omits measures that have neither a measured value nor a value
+    /// in the paper.
     pub fn lines<'a>(&'a self, row: &'a RowDone) -> Vec<Line<'a>> {
         let line = |measure: &'a str| {
             let value = row.result.as_ref().and_then(|result| result.value(measure));
@@ -217,14 +219,15 @@ impl Table {
         counts
     }
 
-    /// Returns the number of expected values that were met, and the number of those that were missed.
+    /// Returns the number of expected values that the measured values meet, and the number of expected values that they
+    /// do not meet.
     pub fn held(&self) -> (usize, usize) {
         let checked = || self.rows.iter().flat_map(|row| &row.checked);
         let held = checked().filter(|checked| checked.holds).count();
         (held, checked().count() - held)
     }
 
-    /// Path of the table's file in the results folder.
+    /// Returns the path of the table's file in the results folder.
     pub fn path(&self, folder: &Path) -> PathBuf {
         folder.join(format!("table-{}.json", file_name(&self.name)))
     }

@@ -16,7 +16,7 @@ const SCHEMA: &str = "turnwise/bench-throughput/1";
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Throughput {
     schema: String,
-    /// Indexed files and folders.
+    /// Paths of the indexed files and folders.
     pub paths: Vec<String>,
     /// Number of dialogues.
     pub dialogues: u64,
@@ -24,12 +24,12 @@ pub struct Throughput {
     pub turns: u64,
     /// Total size of the indexed files in bytes.
     pub bytes: u64,
-    /// Remote engine that held the index; `None` for a local index.
+    /// Name of the remote engine that contained the index; `None` for a local index.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub engine: Option<String>,
     /// Name of the encoder that produced the vectors.
     pub encoder: String,
-    /// Version of turnwise.
+    /// Version of turnwise that ran the benchmark.
     pub turnwise: String,
     /// Description of the machine.
     pub machine: String,
@@ -41,21 +41,21 @@ pub struct Throughput {
     pub searches: Vec<Searches>,
 }
 
-/// Time and amount of work of one indexing step.
+/// Elapsed time and number of processed units of one indexing step.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Pace {
     /// Name of the step.
     pub step: String,
-    /// Number of units processed.
+    /// Number of units that were processed.
     pub count: u64,
-    /// Name of the unit, for example turns.
+    /// Name of the unit, for example `turns`.
     pub unit: String,
     /// Elapsed time in seconds.
     pub seconds: f64,
 }
 
 impl Pace {
-    /// Runs and times `f`, which returns the number of units it processed.
+    /// Runs `f`, which returns the number of units that it processed, and measures its time.
     pub fn of(step: &str, unit: &str, f: impl FnOnce() -> Result<u64>) -> Result<Self> {
         let started = Instant::now();
         let count = f()?;
@@ -63,13 +63,13 @@ impl Pace {
         Ok(Pace { step: step.to_owned(), count, unit: unit.to_owned(), seconds })
     }
 
-    /// Units processed per second in this step.
+    /// Returns the number of units that this step processed per second.
     pub fn a_second(&self) -> f64 {
         self.count as f64 / self.seconds.max(1e-9)
     }
 }
 
-/// Search performance in one mode.
+/// Search performance in one search mode.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Searches {
     /// Search mode: lexical, dense or hybrid.
@@ -96,7 +96,8 @@ pub struct Latency {
 }
 
 impl Latency {
-    /// Computes the percentiles of query times, which may be in any order. Without times, all are 0.
+    /// Computes the percentiles of query times, which can be in any order. If there are no times, all percentiles are
+    /// 0.
     pub fn of(mut times: Vec<Duration>) -> Self {
         times.sort_unstable();
         let at = |part: f64| {
@@ -107,13 +108,13 @@ impl Latency {
     }
 }
 
-/// Returns the rate per second: `count` divided by `time` in seconds.
+/// Returns a rate per second: `count` divided by `time` in seconds.
 pub fn a_second(count: usize, time: Duration) -> f64 {
     count as f64 / time.as_secs_f64().max(1e-9)
 }
 
 impl Throughput {
-    /// Creates a measurement without steps and searches, for an index of the files in `paths`.
+    /// Creates a result without steps and searches, for an index of the files in `paths`. `bytes` is their total size.
     pub fn new(paths: Vec<String>, bytes: u64) -> Self {
         Throughput {
             schema: SCHEMA.to_owned(),
@@ -131,7 +132,7 @@ impl Throughput {
         }
     }
 
-    /// Returns the indexed paths and the remote engine, as text for reports.
+    /// Returns the indexed paths and the name of the remote engine as one text, for reports.
     pub fn subject(&self) -> String {
         let paths = self.paths.join(", ");
         match &self.engine {
@@ -140,12 +141,12 @@ impl Throughput {
         }
     }
 
-    /// Reads a measurement from its file.
+    /// Reads a result from its file.
     pub fn read(path: &Path) -> Result<Self> {
         result::read_file(path, SCHEMA)
     }
 
-    /// Writes the measurement to the results folder. Replaces a measurement of the same paths, encoder and engine.
+    /// Writes the result to the results folder. Replaces an earlier result for the same paths, encoder and engine.
     pub fn write(&self, folder: &Path) -> Result<()> {
         let stem = self.paths.first().map(|path| stem(path)).unwrap_or_default();
         let engine = self.engine.as_deref().unwrap_or_default();

@@ -1,5 +1,5 @@
-//! Connection to a Milvus server. The client is asynchronous. Requests run on a small thread pool, and callers block
-//! until the response arrives.
+//! Connection to a Milvus server. The Milvus client is asynchronous. Its requests run on a small thread pool, and
+//! callers block until the response arrives.
 
 use std::{
     future::Future,
@@ -16,7 +16,7 @@ use turnwise_core::error::{Error, Result};
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Open connection to a Milvus server, with the target that it was opened for.
+/// Open connection to a Milvus server, with the target for which it was opened.
 pub(super) struct Connection {
     pub(super) client: ClientV2,
     pub(super) target: Target,
@@ -30,7 +30,8 @@ fn runtime() -> Result<&'static Runtime> {
     RUNTIME.get_or_init(start).as_ref().ok_or_else(failed)
 }
 
-/// Checks that the port is open. Without this check, the client would retry until its timeout and hide the cause.
+/// Returns an error if the port of the server cannot be reached. Without this check, the client would retry until its
+/// timeout and hide the cause.
 fn check_reachable(target: &Target) -> Result<()> {
     let host = target.host.trim_matches(['[', ']']);
     let failed = |why: &str| unreachable(target, "connecting", why);
@@ -60,11 +61,11 @@ impl Connection {
         let mut config = ConnectConfig::new()
             .uri(target.uri())
             .secure(target.tls)
-            // The port is open: allow the handshake as much time as a request.
+            // `check_reachable` has shown that the port is open, so allow the handshake as much time as a request.
             .connect_timeout(target.timeout)
             .rpc_timeout(target.timeout)
             .retry(retry)
-            // Telemetry could send queries to a third party.
+            // Disable telemetry, because it could send queries to a third party.
             .telemetry(TelemetryConfig::new().enabled(false));
         if let Some(token) = &target.token {
             config = config.token(token.as_str());
@@ -90,7 +91,7 @@ fn last(failure: &Failure) -> &Failure {
     }
 }
 
-/// Returns true if a response was larger than the client accepts.
+/// Returns whether a request failed because its response was larger than the client accepts.
 pub(super) fn is_too_large(failure: &Failure) -> bool {
     match last(failure) {
         Failure::Grpc(status) => status.message().contains("message length too large"),
@@ -98,7 +99,7 @@ pub(super) fn is_too_large(failure: &Failure) -> bool {
     }
 }
 
-/// Converts a client failure to an error with a message for users.
+/// Converts a failure of the client to an error with a message for users. `what` names the failed operation.
 pub(super) fn failed(target: &Target, what: &str, failure: &Failure) -> Error {
     let server = target.server();
     let denied = |why: &str| {
@@ -117,7 +118,7 @@ pub(super) fn failed(target: &Target, what: &str, failure: &Failure) -> Error {
             _ => unreachable(target, what, status.message()),
         },
         Failure::Timeout(_) | Failure::Cancelled(_) => slow(),
-        // Codes of Milvus for missing or wrong credentials.
+        // Milvus returns these codes for missing or wrong credentials.
         Failure::Server(e) if matches!(e.code(), 1400..=1402) => denied(e.reason()),
         Failure::Server(e) => {
             let (reason, code) = (e.reason(), e.code());

@@ -1,4 +1,4 @@
-//! Search engine over the collections of a Milvus server.
+//! Search engine over collections on a Milvus server.
 
 use super::{
     connection::Connection, generations::Manifest, reading::DEEPEST, target::Target, view::MilvusView,
@@ -11,7 +11,7 @@ use turnwise_index::{
 use turnwise_store::Totals;
 use turnwise_text::Analyzer;
 
-/// Dialogues in Milvus, opened for searching.
+/// Search engine over one generation of dialogues in Milvus.
 pub struct Milvus {
     pub(super) connection: Connection,
     pub(super) manifest: Manifest,
@@ -20,7 +20,7 @@ pub struct Milvus {
 }
 
 impl Milvus {
-    /// Opens the generation that the name in `target` refers to, and loads it into the server's memory. Returns an
+    /// Opens the generation to which the name in `target` refers, and loads it into the server's memory. Returns an
     /// error if the server cannot be reached or the name does not exist.
     pub fn open(target: &Target) -> Result<Self> {
         let (connection, manifest) = Connection::open_loaded(target)?;
@@ -109,8 +109,8 @@ impl Engine for Milvus {
         Err(unsupported(&self.place(), "a query in Tantivy's language", "use plain keywords"))
     }
 
-    /// Returns a query of all terms, because Milvus does not report document frequencies. Common terms hardly change
-    /// the ranking.
+    /// Returns a query of all terms, because Milvus does not report document frequencies. This is acceptable, because
+    /// common terms hardly change the ranking.
     fn informative_terms(&self, text: &str, _: Kind, most: usize) -> Result<KeywordQuery> {
         let words = self.keyword_query(text);
         let note = format!(

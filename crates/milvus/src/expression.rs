@@ -1,5 +1,5 @@
-//! Translates a filter to a Milvus filter expression. The columns of a row that filters use are described in
-//! `FilterColumns` (`rows.rs`). All texts are escaped with [`names::quoted`].
+//! Translation of filters to Milvus filter expressions. The type `FilterColumns` (`rows.rs`) describes the columns that
+//! the expressions use. All texts are escaped with [`names::quoted`].
 
 use super::names;
 use turnwise_core::error::{Error, Result};
@@ -43,7 +43,8 @@ fn condition(condition: &Condition<'_>, kind: Kind) -> Result<String> {
     }
 }
 
-/// Returns the value as text. A number or a time in a filter also matches a text of the same spelling.
+/// Returns a filter value as text. Numbers and times are needed as text, too, because they also match a text with the
+/// same spelling.
 fn written(wanted: &TypedValue<'_>) -> String {
     match wanted {
         TypedValue::Text(text) => (*text).to_owned(),
@@ -79,8 +80,8 @@ fn same(field: &str, wanted: &TypedValue<'_>) -> Result<String> {
     Ok(format!("array_contains_any(facts, [{}])", facts.join(", ")))
 }
 
-/// Returns the expression of a comparison by order. A field has a value less than `wanted` if its minimum is less, and a
-/// greater one if its maximum is greater.
+/// Returns the expression for one of the comparisons `<`, `<=`, `>` and `>=`. A field can have several values. At least
+/// one value is less than `wanted` if the minimum is less, and at least one is greater if the maximum is greater.
 fn ordered(field: &str, comparison: Comparison, wanted: &TypedValue<'_>) -> String {
     let (sign, end) = match comparison {
         Comparison::Less => ("<", "least"),

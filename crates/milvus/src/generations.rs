@@ -1,5 +1,5 @@
-//! Generations of collections. A new generation is filled while the old one is in use, and replaces it in one step. The
-//! manifest of a generation is a property of its collection of dialogues.
+//! Generations of collections. A new generation is written while the old generation is in use. Then it replaces the old
+//! generation in one step. The manifest of a generation is stored as a property of its collection of dialogues.
 
 use std::{thread, time::Duration};
 
@@ -15,21 +15,21 @@ use turnwise_core::error::{Error, Result};
 use turnwise_index::vectors::{Kind, Recipe};
 use turnwise_text::Analyzer;
 
-/// Version of the collection schemas that this build writes and reads.
+/// Version of the collection schemas that this build of turnwise writes and reads.
 pub(super) const FORMAT: u32 = 1;
 /// Name of the collection property that stores the manifest.
 pub(super) const PROPERTY: &str = "turnwise.manifest";
 
-/// Manifest of a generation, which is one version of all collections. It is stored as JSON.
+/// Manifest of a generation: its number, its analyzer and the recipe of its vectors. It is stored as JSON.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Manifest {
     /// Version of the collection schemas; see [`FORMAT`].
     pub(super) format: u32,
-    /// Number of the generation, from 1. It is part of the names of the collections.
+    /// Number of the generation, starting at 1. It is part of the names of the collections.
     pub generation: u64,
-    /// Name of turnwise's analyzer for terms and highlighting.
+    /// Name of the turnwise analyzer for terms and highlighting.
     pub(super) analyzer: String,
-    /// Milvus analyzer that splits the texts into terms; `None` if turnwise's analyzer does.
+    /// Name of the Milvus analyzer that splits texts into terms. `None` if the turnwise analyzer splits them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) words: Option<String>,
     /// Recipe of the vectors (encoder and options); `None` if there are no vectors.
@@ -70,27 +70,29 @@ impl Manifest {
         serde_json::to_string(self).map_err(|e| Error::Internal(e.to_string()))
     }
 
-    /// Returns turnwise's analyzer for terms and highlighting. Returns an error if this build does not have it.
+    /// Returns the turnwise analyzer for terms and highlighting. Returns an error if this build does not have it.
     pub fn analyzer(&self) -> Result<Analyzer> {
         self.analyzer.parse()
     }
 
-    /// Returns the name of the collection with the rows of a kind. `name` is the alias of the dialogues.
+    /// Returns the name of the collection that contains the rows of a kind: turns or whole dialogues. `name` is the
+    /// alias of the dialogues.
     pub(super) fn rows(&self, name: &str, kind: Kind) -> String {
         format!("{name}_g{}_{}", self.generation, kind.name())
     }
 
-    /// Returns the name of the collection with the records. `name` is the alias of the dialogues.
+    /// Returns the name of the collection that contains the records. `name` is the alias of the dialogues.
     pub(super) fn records(&self, name: &str) -> String {
         format!("{name}_g{}_records", self.generation)
     }
 
-    /// Returns the names of the collections with records, utterances and dialogues.
+    /// Returns the names of the three collections: records, utterances and dialogues. `name` is the alias of the
+    /// dialogues.
     pub(super) fn collections(&self, name: &str) -> [String; 3] {
         [self.records(name), self.rows(name, Kind::Utterances), self.rows(name, Kind::Dialogues)]
     }
 
-    /// Returns true if `other` gets the same terms and vectors from the same dialogues.
+    /// Returns whether the terms and vectors of a dialogue are the same in a generation with the manifest `other`.
     fn is_alike(&self, other: &Manifest) -> bool {
         let recipe = |manifest: &Manifest| {
             let recipe = manifest.recipe.as_ref();
@@ -100,28 +102,29 @@ impl Manifest {
     }
 }
 
-/// Delay between switching the name and removing the old generation. Processes that search it check the name every two
-/// seconds, and then open the new generation.
+/// Delay between switching the name and removing the old generation. Processes that still search the old generation
+/// check the name every two seconds, and then open the new generation.
 const GRACE: Duration = Duration::from_secs(5);
 
-/// A new generation, before searches use it.
+/// A new generation that searches do not use yet.
 pub(super) struct NextGeneration {
     pub(super) manifest: Manifest,
-    /// The generation in use, which the new one will replace; `None` if there is none.
+    /// Manifest of the generation in use, which the new generation will replace. `None` if no generation is in use.
     previous: Option<Manifest>,
 }
 
-/// Handling of an unfinished generation that an interrupted replacement has left.
+/// Method of handling an unfinished generation, which an interrupted replacement has left on the server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unfinished {
-    /// Continues it if it has the same analyzer and recipe; otherwise discards it. The caller must remove dialogues that
-    /// do not belong to the new generation.
+    /// Continues the unfinished generation if it has the same analyzers and the same recipe. Otherwise, deletes it. The
+    /// caller must remove dialogues that do not belong to the new generation.
     Continue,
-    /// Deletes the generation.
+    /// Deletes the unfinished generation.
     Discard,
 }
 
-/// Opens the generation after the one in use. Continues an unfinished one or creates it, depending on `unfinished`.
+/// Opens the generation that follows the generation in use. If there is an unfinished generation, continues or replaces
+/// it, as `unfinished` specifies. Otherwise, creates a new generation.
 pub(super) fn next(
     connection: &Connection,
     analyzer: Analyzer,
@@ -134,7 +137,7 @@ pub(super) fn next(
     let words = words.or(previous.as_ref().and_then(|previous| previous.words.as_ref())).cloned();
     let manifest = Manifest::new(number, analyzer, words, recipe);
     let dialogues = manifest.rows(&connection.target.name, Kind::Dialogues);
-    // This collection is created last: if it exists, the others do too.
+    // The collection of dialogues is created last, so if it exists, the other collections exist, too.
     let begun = match connection.exists(&dialogues)? {
         true => connection.manifest_of(&dialogues),
         false => Ok(None),
@@ -143,7 +146,7 @@ pub(super) fn next(
         Ok(Some(begun)) if unfinished == Unfinished::Continue && begun.is_alike(&manifest) => {
             connection.load(&begun)?;
         }
-        // The unfinished generation is not usable. It was never in use, so replace it.
+        // Otherwise, create the generation. This deletes an unfinished generation, which was never in use.
         Ok(_) | Err(Error::Input { .. } | Error::Unavailable { .. }) => connection.create(&manifest)?,
         Err(e) => return Err(e),
     }
@@ -151,7 +154,7 @@ pub(super) fn next(
 }
 
 impl NextGeneration {
-    /// Switches the name to this generation, and removes the previous one after a delay.
+    /// Switches the name to this generation, and removes the previous generation after a delay.
     pub(super) fn finish(self, connection: &Connection) -> Result<()> {
         connection.switch(&self.manifest)?;
         let Some(previous) = &self.previous else { return Ok(()) };
@@ -171,7 +174,7 @@ impl Connection {
         })
     }
 
-    /// Removes the name, and then the collections that it refers to.
+    /// Removes the name, and then the collections of the generation to which it refers.
     pub(super) fn remove_name(&self, manifest: &Manifest) -> Result<()> {
         let request = DropAliasRequest::builder().alias(self.target.name.as_str()).build();
         self.call("removing an alias", async { self.client.drop_alias(request?).await })?;

@@ -1,21 +1,21 @@
-//! Search engine for dialogues, their vectors and their keywords in Milvus.
+//! Search engine over dialogues in Milvus. Milvus stores the dialogues, their vectors and their keywords.
 //!
 //! ```text
 //! chats                      an alias for the generation in use; users see only this name
-//! chats_g1_dialogues         a row per dialogue: keywords, vector, filter columns; the manifest is a property
-//! chats_g1_utterances        a row per turn: the same columns as for dialogues
+//! chats_g1_dialogues         one row per dialogue: keywords, vector, filter columns; a property contains the manifest
+//! chats_g1_utterances        one row per turn: the same columns as for dialogues
 //! chats_g1_records           the dialogues themselves as JSON, in pieces of at most 60,000 bytes
 //! ```
 //!
-//! **The record of a dialogue decides which version is current.** The rows of a version are written first, then the
-//! first piece of the record. Readers skip rows of other versions than the record's. A change is therefore visible
-//! completely or not at all, even after a crash.
+//! **The record of a dialogue determines which version is current.** The rows of a new version are written first. The
+//! first piece of the record is written last. Readers skip rows whose version is not that of the record. A change is
+//! therefore visible completely or not at all, even after a crash.
 //!
-//! **A generation is replaced as a whole.** To change the encoder or all dialogues, turnwise fills a new generation
-//! with the next number. Searches do not see it until turnwise switches the alias.
+//! **A generation is replaced as a whole.** To change the encoder or all dialogues, turnwise writes a new generation
+//! with the next number. Searches do not use it until turnwise switches the alias.
 //!
-//! Keywords are the terms of turnwise's analyzer, encoded so that every Milvus tokenizer keeps them unchanged. Filters
-//! are translated to Milvus expressions.
+//! By default, keywords are the terms of turnwise's analyzer. They are encoded so that every Milvus tokenizer keeps
+//! them unchanged. Filters are translated to Milvus expressions.
 
 mod connection;
 mod engine;

@@ -30,25 +30,25 @@ use turnwise_text::Analyzer;
 /// [`Location`] of dialogues in Milvus.
 pub struct MilvusLocation {
     target: Target,
-    /// Connection for reading change tokens; `None` before the first one and after an error.
+    /// Connection for reading change tokens. `None` before the first token is read and after an error.
     polling: Mutex<Option<Connection>>,
 }
 
 impl MilvusLocation {
-    /// Creates the location of a target. Does not connect yet.
+    /// Creates the location of a target. Does not connect to the server yet.
     pub fn new(target: Target) -> Self {
         MilvusLocation { target, polling: Mutex::default() }
     }
 }
 
-/// Returns a change token from the manifest and the totals. Returns an error if the collections are not loaded, for
-/// example after a restart of the server. Opening the engine loads them.
+/// Returns a change token, which is computed from the manifest and the totals. Returns an error if the collections are
+/// not loaded, for example after a restart of the server. The caller then opens the engine again, which loads them.
 fn state(connection: &Connection) -> Result<ChangeToken> {
     let Some(manifest) = connection.manifest()? else { return Err(missing(&connection.target)) };
     let name = &connection.target.name;
     let rows = Kind::ALL.map(|kind| manifest.rows(name, kind));
     for collection in rows.iter().chain([&manifest.records(name)]) {
-        // No row has an empty key. The query only checks that the collection is loaded.
+        // This query finds no rows, because no row has an empty key. It fails if the collection is not loaded.
         connection.rows(collection, "key == \"\"", &["key"])?;
     }
     let totals = connection.totals(&manifest)?;

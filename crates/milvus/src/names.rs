@@ -1,8 +1,8 @@
-//! Encodings of texts, field names and terms for Milvus expressions and columns.
+//! Encoding of texts, field names and terms for Milvus expressions and columns.
 
 use std::fmt::Write;
 
-/// Prefix of a term that is written in hexadecimal.
+/// Prefix of a term that is encoded in hexadecimal.
 const HEX_PREFIX: &str = "zq";
 pub(super) const LONGEST_TEXT: usize = 65_535;
 /// Maximum number of bytes of a fact (field name and value). Longer facts are not stored.
@@ -14,7 +14,7 @@ pub(super) fn quoted(text: &str) -> String {
     format!("\"{escaped}\"")
 }
 
-/// Returns a number as a literal of an expression. An integer has no decimal point.
+/// Returns a number as a literal for an expression. The literal of an integer has no decimal point.
 pub(super) fn number(number: f64) -> String {
     match number.fract() == 0.0 && number.abs() < 9e15 {
         true => format!("{}", number as i64),
@@ -22,8 +22,8 @@ pub(super) fn number(number: f64) -> String {
     }
 }
 
-/// Returns a field name as a key of a JSON column. A metadata name with characters other than ASCII letters, digits,
-/// `.`, `_` and `-` is encoded in hexadecimal.
+/// Returns a field name as a key of a JSON column. The name of a metadata field is encoded in hexadecimal if it
+/// contains characters other than ASCII letters, digits, `.`, `_` and `-`.
 pub(super) fn key(field: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
     match field.strip_prefix("meta.") {
@@ -32,13 +32,13 @@ pub(super) fn key(field: &str) -> String {
     }
 }
 
-/// Returns a field and a value as one text, which differs for each pair. `kind` is the type of the value: `t` for a
-/// text, `n` for a number, `i` for a time.
+/// Returns a field and a value as one text. Distinct pairs have distinct texts. `kind` is the type of the value: `t`
+/// for a text, `n` for a number, `i` for a time.
 pub(super) fn fact(field: &str, kind: char, value: &str) -> String {
     format!("{}:{field}={kind}{value}", field.len())
 }
 
-/// Returns a text in lower case for the operator `like`, with the wildcard characters replaced. Some servers do not
+/// Returns a text in lower case for the operator `like`. Replaces the wildcard characters, because some servers do not
 /// support escapes in patterns.
 pub(super) fn folded(text: &str) -> String {
     let unlike = |c: char| match c {
@@ -50,8 +50,8 @@ pub(super) fn folded(text: &str) -> String {
     text.to_lowercase().chars().map(unlike).collect()
 }
 
-/// Joins terms into one text that a tokenizer splits into the same terms. A term is written in hexadecimal if it
-/// contains characters other than lower-case ASCII letters and digits.
+/// Joins terms into one text. A tokenizer of Milvus splits this text into one token per term. A term is encoded in
+/// hexadecimal if it contains characters other than lower-case ASCII letters and digits.
 pub(super) fn terms<'a>(terms: impl Iterator<Item = &'a str>) -> String {
     let mut text = String::new();
     for term in terms {

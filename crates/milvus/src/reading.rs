@@ -1,5 +1,5 @@
-//! Reads rows by id or key, and lists dialogues page by page. If a response is too large for the client, the rows are
-//! requested in parts.
+//! Reading of rows by id or key, and listing of dialogues page by page. If a response is too large for the client, the
+//! rows are requested in smaller groups.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -22,16 +22,16 @@ use turnwise_store::Totals;
 
 pub(super) const DEEPEST: usize = 16_384;
 const AT_ONCE: usize = 1_000;
-/// Number of pieces per request for a record whose pieces do not fit into one response.
+/// Number of pieces that are requested at a time if the pieces of a record do not fit into one response.
 const PIECES: usize = 32;
-/// Maximum number of dialogues that one call of `list_dialogues` reads, to keep calls short.
+/// Maximum number of dialogues that one call of `list_dialogues` reads. It keeps the calls short.
 const PAGE: usize = 200;
 
 pub(super) fn columns(results: &QueryResults) -> Answer<'_> {
     Answer(results.get_output_fields())
 }
 
-/// Returns the error for rows that turnwise did not write.
+/// Creates the error for rows that turnwise did not write. `what` describes what is wrong with them.
 pub(super) fn unexpected_data(place: &str, what: &str) -> Error {
     Error::unavailable(format!("{place} returned data that turnwise did not write: {what}"))
         .with_hint("check whether another program writes to its collections")
@@ -57,13 +57,13 @@ impl Connection {
         Ok(count.unsigned_abs())
     }
 
-    /// Reads columns of the rows that match the expression `filter`, at most [`DEEPEST`] rows.
+    /// Reads the given columns of the rows that match the expression `filter`. Reads at most [`DEEPEST`] rows.
     pub(super) fn rows(&self, collection: &str, filter: &str, columns: &[&str]) -> Result<QueryResults> {
         self.query(collection, filter, columns)?.map_err(|e| failed(&self.target, "reading", &e))
     }
 
-    /// Reads rows like [`Self::rows`], but returns `Ok(Err(failure))` if the response is too large for the client. Any
-    /// other failure is an `Err`.
+    /// Reads rows like [`Self::rows`]. If the response is too large for the client, returns `Ok(Err(failure))`, because
+    /// the caller can then request fewer rows. Returns any other failure as `Err`.
     fn query(
         &self,
         collection: &str,
@@ -84,8 +84,8 @@ impl Connection {
         }
     }
 
-    /// Reads the columns `wanted` of the rows in which `column` is one of the texts `of`, and calls `visit` for each
-    /// response. Returns the texts whose rows do not fit into one response.
+    /// Reads the columns `wanted` of the rows in which `column` has one of the values in `of`. Calls `visit` with each
+    /// response. Returns the values whose rows do not fit into one response. The rows of these values are not read.
     pub(super) fn rows_by(
         &self,
         collection: &str,
@@ -113,7 +113,7 @@ impl Connection {
         Ok(alone)
     }
 
-    /// Reads the current versions of the dialogues with these keys. Dialogues that do not exist are omitted.
+    /// Reads the current versions of the dialogues with these keys. Omits dialogues that do not exist.
     pub(super) fn dialogues(
         &self,
         manifest: &Manifest,
@@ -141,10 +141,11 @@ impl Connection {
         read.assemble(&place)
     }
 
-    /// Lists the next dialogues that match a filter, at most `most`, in key order. Also returns the key after which to
-    /// continue; `None` at the end. A result may be empty before the end.
+    /// Returns at most `most` of the next dialogues that match a filter, in key order. Starts after the key `after`, if
+    /// there is one. Also returns the key after which the next call must continue, or `None` if there are no further
+    /// dialogues. The list can be empty although more dialogues follow.
     ///
-    /// The filter is applied again to the records, because the filter columns in Milvus may belong to an old version.
+    /// Applies the filter again to the records, because the filter columns in Milvus may belong to an old version.
     pub(super) fn list_dialogues(
         &self,
         manifest: &Manifest,
@@ -157,8 +158,8 @@ impl Connection {
         if let Some(filter) = filter {
             conditions.push(expression::of(filter, Kind::Dialogues)?);
         }
-        // A row id is the key, a hyphen and the version. A full stop sorts after the hyphen, so this condition skips
-        // all versions of the dialogue.
+        // A row id consists of the key, a hyphen and the version. A full stop sorts after a hyphen, so this condition
+        // skips the rows of all versions of the dialogue `after`.
         conditions.extend(after.map(|key| format!("id > {}", names::quoted(&format!("{}.", key_text(key))))));
         let mut rows = self.next_rows(manifest, &conditions.join(" and "), page)?;
         let ended = rows.len() < page;
@@ -174,8 +175,8 @@ impl Connection {
     }
 
     fn next_rows(&self, manifest: &Manifest, filter: &str, most: usize) -> Result<Vec<(IdKey, Version)>> {
-        // The iterators of Milvus' own clients set these parameters. Without them, a limit returns arbitrary
-        // rows instead of the first ones.
+        // The iterators of Milvus' own clients set these parameters. Without them, a request with a limit returns
+        // arbitrary rows instead of the first rows.
         let in_order = ["iterator", "reduce_stop_for_best"].map(|name| (name.to_owned(), "true".to_owned()));
         let request = QueryRequest::builder()
             .collection_name(manifest.rows(&self.target.name, Kind::Dialogues))
@@ -206,12 +207,12 @@ impl Connection {
 
 const COLUMNS: [&str; 5] = ["key", "version", "piece", "pieces", "json"];
 
-/// Pieces of records, from responses.
+/// Pieces of records that were read from responses.
 #[derive(Default)]
 struct Pieces {
-    /// Current version of each dialogue and its number of pieces, from the first piece of its record.
+    /// Current version of each dialogue and the number of pieces of its record. Both are stored in the first piece.
     first: HashMap<IdKey, (i64, i64)>,
-    /// Texts of the pieces by dialogue, version and number.
+    /// Texts of the pieces, by dialogue and version, and then by the number of the piece.
     texts: HashMap<(IdKey, i64), BTreeMap<i64, String>>,
 }
 

@@ -1,4 +1,4 @@
-//! Converts dialogues to rows of Milvus collections.
+//! Conversion of dialogues to rows of Milvus collections, and of response columns to values.
 
 use std::collections::BTreeMap;
 
@@ -17,25 +17,26 @@ use turnwise_corpus::{
 use turnwise_index::engine::Version;
 use turnwise_text::Analyzer;
 
-/// Separator between the texts of a field in `folds`.
+/// Separator between the texts of a field in the column `folds`.
 pub(super) const BETWEEN: char = '\u{1}';
 const PIECE: usize = 60_000;
 const LONGEST_JSON: usize = 60_000;
 pub(super) const MOST_FACTS: usize = 4_096;
 
-/// Returns the version for a content hash: its first 8 bytes, shifted right by one bit because Milvus stores signed numbers.
+/// Returns the version of a dialogue from the hash of its content. The version consists of the first 8 bytes of the
+/// hash, shifted right by one bit, because Milvus stores signed numbers.
 pub(super) fn version_of(content: IdKey) -> Version {
     let mut bytes = [0; 8];
     bytes.copy_from_slice(&content.0[..8]);
     Version(u64::from_le_bytes(bytes) >> 1)
 }
 
-/// Returns the key of a dialogue as text for columns: 32 hexadecimal digits.
+/// Returns the key of a dialogue as a text for columns. The text consists of 32 hexadecimal digits.
 pub(super) fn key_text(key: IdKey) -> String {
     format!("{key:?}")
 }
 
-/// Parses a text written by [`key_text`].
+/// Parses a text that [`key_text`] has created. Returns `None` if the text is invalid.
 pub(super) fn key_of(text: &str) -> Option<IdKey> {
     let mut key = [0; 16];
     if text.len() != 32 || !text.is_ascii() {
@@ -47,19 +48,21 @@ pub(super) fn key_of(text: &str) -> Option<IdKey> {
     Some(IdKey(key))
 }
 
-/// Returns the id of a row. It includes the version, so that a new version does not overwrite the current one.
+/// Returns the id of the row of a turn, or of a whole dialogue if `turn` is `None`. The id includes the version, so
+/// that rows of a new version do not overwrite those of the current version.
 pub(super) fn row_id(dialogue: IdKey, version: Version, turn: Option<TurnNo>) -> String {
     let turn = turn.map(|turn| format!("-{turn}")).unwrap_or_default();
     format!("{}-{:016x}{turn}", key_text(dialogue), version.0)
 }
 
-/// Columns of a row that filters use; see [`super::expression`].
+/// Values of the columns that filters use, for one row. See [`super::expression`].
 struct FilterColumns {
-    /// Values of all fields, for equality; see [`names::fact`].
+    /// Pairs of a field and a value, for tests of equality. See [`names::fact`].
     facts: Vec<String>,
-    /// Minimum and maximum of each field by type (`n_least`, `n_most`), for comparisons.
+    /// Minimum and maximum of the values of each field, for comparisons by order. Values of different types have
+    /// separate entries, for example `n_least` and `n_most` for numbers.
     bounds: Value,
-    /// Texts of each field, joined and in lower case, for substring search.
+    /// Joined texts of each field in lower case, for substring search.
     folds: Value,
 }
 
@@ -130,18 +133,18 @@ fn is_less(a: &Value, b: &Value) -> bool {
     }
 }
 
-/// Checks that the filter columns of a dialogue and of its turns are within the limits of Milvus.
+/// Returns an error if the filter columns of a dialogue or of one of its turns exceed the limits of Milvus.
 pub(super) fn check(dialogue: &Dialogue) -> Result<()> {
     FilterColumns::of(dialogue, None)?;
     dialogue.turns.iter().try_for_each(|turn| FilterColumns::of(dialogue, Some(turn)).map(drop))
 }
 
-/// Content of the column `words`, which Milvus searches by keywords.
+/// Kind of content of the column `words`, in which Milvus searches keywords.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum WordsColumn {
-    /// Terms of turnwise's analyzer, encoded for any tokenizer.
+    /// Terms of the turnwise analyzer, encoded so that any tokenizer of Milvus keeps them unchanged.
     Terms(Analyzer),
-    /// The texts themselves; Milvus splits them into terms.
+    /// The texts themselves, which Milvus splits into terms.
     Texts,
 }
 
@@ -160,7 +163,7 @@ impl WordsColumn {
     }
 }
 
-/// Rows of turns or of whole dialogues, column by column.
+/// Rows of turns, or rows of whole dialogues, stored by column.
 #[derive(Default)]
 pub(super) struct Rows {
     ids: Vec<String>,
@@ -172,14 +175,14 @@ pub(super) struct Rows {
     facts: Vec<Vec<String>>,
     bounds: Vec<Value>,
     folds: Vec<Value>,
-    /// Text of a turn in the form for `like`; empty for a whole dialogue.
+    /// Text of a turn for the operator `like`; empty for a whole dialogue. See [`names::folded`].
     said: Vec<String>,
     words: Vec<String>,
     vectors: Vec<Vec<f32>>,
-    /// False for a row whose vector was zero.
+    /// For each row, whether its original vector has a direction, that is, is not zero.
     directed: Vec<bool>,
     pub(super) bytes: usize,
-    /// Number of rows whose text was truncated to the column limit.
+    /// Number of rows whose text was truncated to the maximum length of a column.
     pub(super) cut: u64,
 }
 
@@ -188,7 +191,7 @@ impl Rows {
         self.ids.len()
     }
 
-    /// Adds a row without a vector, for a turn or with `None` for the whole dialogue.
+    /// Adds the row of a turn, or of the whole dialogue if `turn` is `None`. The row has no vector yet.
     pub(super) fn push(
         &mut self,
         dialogue: &Dialogue,
@@ -220,8 +223,8 @@ impl Rows {
         Ok(())
     }
 
-    /// Sets the vectors of all rows, in order. A zero vector has no direction, but Milvus would return it in searches. It
-    /// is replaced by a valid vector, and the column `directed` is false.
+    /// Sets the vectors of all rows, in order. A zero vector has no direction, but Milvus would return it in searches.
+    /// Therefore, this method replaces it with another vector and sets the column `directed` to false.
     pub(super) fn set_vectors(&mut self, vectors: Vec<Vec<f32>>) {
         self.bytes += vectors.iter().map(|vector| 4 * vector.len()).sum::<usize>();
         self.directed = vectors.iter().map(|vector| vector.iter().any(|v| *v != 0.0)).collect();
@@ -253,7 +256,7 @@ impl Rows {
     }
 }
 
-/// Truncates a text to the limit of a column, at the end of a word. Returns true if it was truncated.
+/// Truncates a text to the maximum length of a column, at the end of a word. Returns whether the text was truncated.
 fn truncate(text: &mut String) -> bool {
     if text.len() <= names::LONGEST_TEXT {
         return false;
@@ -272,7 +275,7 @@ fn number(name: &str, values: Vec<i64>) -> FieldData {
     FieldData::Int64 { name: name.into(), values }
 }
 
-/// Rows with pieces of records, column by column. A record is a dialogue as JSON.
+/// Rows with pieces of records, stored by column. A record is a dialogue as JSON.
 #[derive(Default)]
 pub(super) struct Pieces {
     ids: Vec<String>,
@@ -290,8 +293,11 @@ impl Pieces {
         self.ids.len()
     }
 
-    /// Adds piece `number` (from 0) of `count`. The row id of a first piece is the dialogue key alone. Writing it
-    /// replaces the first piece of the previous version, which makes the new version current.
+    /// Adds a piece of a record. `number` is the number of the piece, starting at 0, and `count` is the number of
+    /// pieces.
+    ///
+    /// The row id of a first piece is only the key of the dialogue. Therefore, it replaces the first piece of the
+    /// previous version when it is written. This makes the new version current.
     pub(super) fn push(
         &mut self,
         key: IdKey,
@@ -328,7 +334,7 @@ impl Pieces {
     }
 }
 
-/// Splits a record into pieces of at most [`PIECE`] bytes; there is at least one.
+/// Splits a record into one or more pieces of at most [`PIECE`] bytes.
 pub(super) fn pieces(json: &str) -> Vec<&str> {
     let mut parts = Vec::new();
     let mut left = json;
@@ -341,11 +347,12 @@ pub(super) fn pieces(json: &str) -> Vec<&str> {
     parts
 }
 
-/// Columns of a response. A column that is missing or has another type is empty.
+/// Columns of a response. A column that is missing or has another type counts as empty.
 pub(super) struct Answer<'a>(pub(super) &'a [FieldData]);
 
 impl<'a> Answer<'a> {
-    /// Returns the values of the first column for which `values` returns some.
+    /// Returns the values of the first column for which `values` returns `Some`. Returns no values if there is no such
+    /// column.
     fn find<T>(&self, values: impl Fn(&'a FieldData) -> Option<&'a Vec<T>>) -> &'a [T] {
         self.0.iter().find_map(values).map_or(&[], Vec::as_slice)
     }

@@ -1,4 +1,4 @@
-//! Collection schemas: creates collections, opens them, and checks their columns.
+//! Schemas of the collections. Functions create collections, load them, and check their columns.
 
 use std::collections::HashMap;
 
@@ -27,12 +27,12 @@ use turnwise_core::{
 };
 use turnwise_index::vectors::Kind;
 
-/// BM25 parameters: the same as in a local index, so that scores are comparable.
+/// BM25 parameters. They are the same as in a local index, so that scores are comparable.
 const BM25: &str = r#"{"bm25_k1": 1.2, "bm25_b": 0.75}"#;
 
 impl Connection {
-    /// Connects, and loads the generation that the name in `target` refers to. Returns an error if the name does not
-    /// exist.
+    /// Connects to the server, and loads the generation to which the name in `target` refers. Returns an error if the
+    /// name does not exist.
     pub(super) fn open_loaded(target: &Target) -> Result<(Self, Manifest)> {
         let connection = Connection::open(target)?;
         let Some(manifest) = connection.manifest()? else { return Err(missing(target)) };
@@ -40,7 +40,7 @@ impl Connection {
         Ok((connection, manifest))
     }
 
-    /// Returns the manifest of the generation that the name refers to; `None` if the name does not exist.
+    /// Returns the manifest of the generation to which the name refers. Returns `None` if the name does not exist.
     pub(super) fn manifest(&self) -> Result<Option<Manifest>> {
         self.aliased()?.map_or(Ok(None), |collection| self.manifest_of(&collection))
     }
@@ -61,8 +61,8 @@ impl Connection {
         })
     }
 
-    /// Returns the collection that the name refers to; `None` if the name does not exist. Returns an error if the name
-    /// is not an alias.
+    /// Returns the name of the collection to which the alias refers. Returns `None` if the alias does not exist, and an
+    /// error if its name belongs to something else, such as a collection.
     fn aliased(&self) -> Result<Option<String>> {
         let name = self.target.name.as_str();
         if !self.exists(name)? {
@@ -71,7 +71,7 @@ impl Connection {
         let request = DescribeAliasRequest::builder().alias(name).build();
         match self.call("reading an alias", async { self.client.describe_alias(request?).await }) {
             Ok(described) => Ok(Some(described.collection_name().to_owned())),
-            // The name exists, but is not an alias.
+            // The name exists, but it is not an alias.
             Err(Error::Unavailable { .. }) => Err(self.not_created_by_turnwise()),
             Err(e) => Err(e),
         }
@@ -89,7 +89,8 @@ impl Connection {
         Ok(answer.exists())
     }
 
-    /// Creates the collections of a generation. They are not visible before [`Connection::switch`].
+    /// Creates the collections of a generation and loads them. Searches do not use them until [`Connection::switch`] is
+    /// called.
     pub(super) fn create(&self, manifest: &Manifest) -> Result<()> {
         let text = manifest.as_text()?;
         for (collection, schema) in schemas(&self.target.name, manifest) {
@@ -97,7 +98,7 @@ impl Connection {
                 true => vec![plain_index("nothing", IndexType::Flat, MetricType::L2), inverted_index("key")],
                 false => self.indexes(manifest.recipe.as_ref().map(|recipe| recipe.dim)),
             };
-            // Drop a collection left from an interrupted creation. It was never in use.
+            // Drop the collection if an interrupted creation has left one. It was never in use.
             self.drop_if_there(&collection)?;
             let request = CreateCollectionRequest::builder()
                 .collection_name(collection.as_str())
@@ -116,8 +117,8 @@ impl Connection {
         self.load(manifest)
     }
 
-    /// Creates an index on the facts column for faster filters. Some servers do not support an index on lists.
-    /// Filters work without it.
+    /// Creates an index on the column `facts` for faster filters. Ignores errors, because some servers do not support
+    /// an index on lists, and filters also work without it.
     fn index_facts(&self, collection: &str) {
         let request = CreateIndexRequest::builder()
             .collection_name(collection)
@@ -144,7 +145,8 @@ impl Connection {
         }
     }
 
-    /// Loads the collections of a generation for searching. Needed again after a restart of the server.
+    /// Loads the collections of a generation into the memory of the server for searching, and checks their columns.
+    /// This is necessary again after a restart of the server.
     pub(super) fn load(&self, manifest: &Manifest) -> Result<()> {
         for (collection, schema) in schemas(&self.target.name, manifest) {
             self.check(&collection, &schema)?;
@@ -183,7 +185,7 @@ impl Connection {
 
     /// Returns the indexes of a collection of rows. `dim` is the number of dimensions of the vectors, if there are any.
     fn indexes(&self, dim: Option<usize>) -> Vec<IndexParam> {
-        // Pass the parameters as one JSON text: every server version accepts this form.
+        // Pass the parameters as one JSON text, because every server version accepts this form.
         let with = |index: IndexParam, params: &str| {
             index.extra_params(HashMap::from([("params".to_owned(), params.to_owned())]))
         };
@@ -194,7 +196,7 @@ impl Connection {
             let cosine = |kind| plain_index("vector", kind, MetricType::Cosine);
             indexes.push(match self.target.graph {
                 IndexType::DiskAnn => cosine(IndexType::DiskAnn),
-                // The best candidates are scored again, with more precise vectors.
+                // With `refine`, the best candidates are scored again with more precise vectors.
                 IndexType::IvfRabitq => with(
                     cosine(IndexType::IvfRabitq),
                     r#"{"nlist": 1024, "refine": true, "refine_type": "FP16"}"#,
@@ -222,7 +224,7 @@ fn field(name: &str, kind: DataType) -> FieldSchema {
     FieldSchema::new().name(name).data_type(kind)
 }
 
-/// The corpus name, which is the partition key.
+/// Returns the schema of the column with the name of the corpus, which is the partition key.
 fn corpus() -> FieldSchema {
     text_field("corpus", names::LONGEST_TEXT).partition_key(true)
 }
@@ -239,8 +241,8 @@ fn rows(manifest: &Manifest) -> CollectionSchema {
         .max_length(names::LONGEST_FACT as u32);
     let analyzer = match &manifest.words {
         Some(analyzer) => serde_json::json!({ "type": analyzer }),
-        // Our terms contain no separators. Any tokenizer keeps them, and every server has the standard
-        // tokenizer.
+        // Terms of the turnwise analyzer are encoded without separators, so any tokenizer keeps them unchanged. Use the
+        // standard tokenizer, because every server has it.
         None => serde_json::json!({ "tokenizer": "standard" }),
     };
     let words = text_field("words", names::LONGEST_TEXT).enable_analyzer(true).analyzer_params(analyzer);

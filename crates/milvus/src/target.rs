@@ -6,7 +6,8 @@ use milvus::v2::{ConsistencyLevel, IndexType};
 use turnwise_core::error::{Error, Result};
 
 const PORT: u16 = 19530;
-/// Maximum length of a name. Collection names consist of the name and a suffix, and Milvus limits their length.
+/// Maximum length of the name of dialogues. Names of collections consist of this name and a suffix, and Milvus limits
+/// their length.
 const LONGEST_NAME: usize = 200;
 
 /// Address of dialogues in Milvus, with connection options.
@@ -18,11 +19,11 @@ pub struct Target {
     pub port: u16,
     /// True for an encrypted connection (`milvuss://`).
     pub tls: bool,
-    /// Database; empty for the default database.
+    /// Name of the database; empty for the default database.
     pub database: String,
-    /// Name of the dialogues, an alias in Milvus.
+    /// Name of the dialogues. It is an alias in Milvus.
     pub name: String,
-    /// Credentials: `user:password` or an API key. They are never part of the address.
+    /// Credentials: `user:password` or an API key. They are never part of the displayed address.
     pub token: Option<String>,
     /// Consistency level of reads.
     pub consistency: ConsistencyLevel,
@@ -30,11 +31,12 @@ pub struct Target {
     pub timeout: Duration,
     /// Maximum number of attempts per request.
     pub attempts: u32,
-    /// Type of the vector index, used when collections are created: HNSW, DiskANN or IVF with RaBitQ.
+    /// Type of the vector index: HNSW, DiskANN or IVF with RaBitQ. It is used when collections are created.
     pub graph: IndexType,
-    /// Number of shards, used when collections are created.
+    /// Number of shards. It is used when collections are created.
     pub shards: i32,
-    /// Milvus analyzer that splits texts into terms, used when collections are created. `None` for turnwise's analyzer.
+    /// Name of the Milvus analyzer that splits texts into terms. `None` for the turnwise analyzer. It is used when
+    /// collections are created.
     pub analyzer: Option<String>,
 }
 
@@ -47,11 +49,11 @@ const CONSISTENCIES: [(&str, ConsistencyLevel); 4] = [
 const GRAPHS: [(&str, IndexType); 3] =
     [("hnsw", IndexType::Hnsw), ("diskann", IndexType::DiskAnn), ("ivf_rabitq", IndexType::IvfRabitq)];
 const OPTIONS: [&str; 7] = ["analyzer", "attempts", "consistency", "database", "index", "shards", "timeout"];
-/// Analyzers that every Milvus server has. The names are passed on unchanged.
+/// Names of analyzers that every Milvus server has. They are passed to the server unchanged.
 const ANALYZERS: [&str; 3] = ["standard", "english", "chinese"];
 
 impl Target {
-    /// Returns true if a text is a Milvus address.
+    /// Returns whether a text is a Milvus address.
     pub fn is_address(text: &str) -> bool {
         text.starts_with("milvus://") || text.starts_with("milvuss://")
     }
@@ -61,7 +63,7 @@ impl Target {
         Target { token, ..self }
     }
 
-    /// Returns host and port, for messages.
+    /// Returns the host and the port as one text, for example for messages.
     pub fn server(&self) -> String {
         format!("{}:{}", self.host, self.port)
     }
@@ -141,7 +143,7 @@ impl FromStr for Target {
     }
 }
 
-/// The address without options and credentials.
+/// Displays the address without options and credentials.
 impl fmt::Display for Target {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let scheme = if self.tls { "milvuss" } else { "milvus" };

@@ -7,17 +7,17 @@ use turnwise_corpus::{Dialogue, Turn};
 use turnwise_encoder::{Encoder, Fingerprint, Vectors, ahead::Options};
 use turnwise_index::vectors::{Kind, Recipe, VectorReader, dialogue_key, utterance_key};
 
-/// Text to get a vector for: a turn or a whole dialogue.
+/// Item that needs a vector: a turn or a whole dialogue.
 #[derive(Clone, Copy)]
 pub enum VectorInput<'a> {
-    /// One turn of a dialogue.
+    /// One turn, with its dialogue.
     Turn(&'a Dialogue, &'a Turn),
     /// A whole dialogue.
     Whole(&'a Dialogue),
 }
 
 impl<'a> VectorInput<'a> {
-    /// Returns the dialogue.
+    /// Returns the dialogue of the item.
     pub fn dialogue(self) -> &'a Dialogue {
         match self {
             VectorInput::Turn(dialogue, _) | VectorInput::Whole(dialogue) => dialogue,
@@ -27,25 +27,25 @@ impl<'a> VectorInput<'a> {
 
 /// Source of vectors for new rows.
 pub trait VectorSource {
-    /// Fingerprint of the encoder that made the vectors.
+    /// Returns the fingerprint of the encoder of the vectors.
     fn fingerprint(&self) -> Fingerprint;
 
-    /// Name of the encoder that made the vectors.
+    /// Returns the name of the encoder of the vectors.
     fn name(&self) -> &str;
 
-    /// Returns the vectors of turns and dialogues, in the same order. It is an error if one cannot be encoded or has no
-    /// vector.
+    /// Returns one vector for each turn or dialogue in `inputs`, in the same order. Returns an error if an input cannot
+    /// be encoded or has no vector.
     fn vectors(&self, inputs: &[VectorInput<'_>]) -> Result<Vec<Vec<f32>>>;
 }
 
-/// Vector source that encodes texts.
+/// Vector source that encodes turns and dialogues.
 pub struct Encoding {
     encoder: Arc<dyn Encoder>,
     options: Options,
 }
 
 impl Encoding {
-    /// Creates a source from an encoder and the options of a recipe.
+    /// Creates a vector source from an encoder and the encoding options in a recipe.
     pub fn new(encoder: Arc<dyn Encoder>, recipe: &Recipe) -> Self {
         let mut options = Options::default();
         options.texts.prompt.clone_from(&recipe.prompt);
@@ -64,7 +64,7 @@ impl VectorSource for Encoding {
         self.encoder.name()
     }
 
-    /// Encodes the turns and the dialogues. Turns with the same text are encoded once.
+    /// Encodes the turns and the dialogues. If several turns have the same text, encodes this text only once.
     fn vectors(&self, inputs: &[VectorInput<'_>]) -> Result<Vec<Vec<f32>>> {
         let mut texts: Vec<&str> = Vec::new();
         let mut places: HashMap<&str, usize> = HashMap::new();
@@ -97,7 +97,7 @@ impl VectorSource for Encoding {
     }
 }
 
-/// Vector source that reads existing vectors.
+/// Vector source that looks up existing vectors.
 impl VectorSource for VectorReader {
     fn fingerprint(&self) -> Fingerprint {
         self.recipe().fingerprint

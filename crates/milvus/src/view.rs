@@ -1,4 +1,5 @@
-//! View of Milvus for one search request. It reads data from the server in batches and caches it.
+//! View of the dialogues in Milvus for one search request. It reads data from the server in batches and caches the
+//! data.
 
 use std::{
     borrow::Cow,
@@ -28,15 +29,15 @@ use turnwise_index::{
 };
 use turnwise_store::{Prepared, find_by};
 
-/// Minimum number of candidates that a search of the vector index examines. With fewer, searches with a filter miss many
-/// matches.
+/// Minimum number of candidates that a search in the vector index examines. With fewer candidates, searches with a
+/// filter miss many matches.
 const MIN_CANDIDATES: usize = 512;
 
 pub(super) struct MilvusView<'a> {
     engine: &'a Milvus,
-    /// Filter expression that every row must match; empty for all rows.
+    /// Filter expression that every found row must match; empty if there is no filter.
     filter: String,
-    /// Cached records; `None` for a dialogue that does not exist.
+    /// Cached records by dialogue key; `None` for a dialogue that does not exist.
     records: RefCell<HashMap<IdKey, Option<(Version, Dialogue)>>>,
     /// Cached vectors by row id; `None` for a row without a vector.
     vectors: RefCell<HashMap<String, Option<Vec<f32>>>>,
@@ -47,7 +48,8 @@ impl<'a> MilvusView<'a> {
         MilvusView { engine, filter: String::new(), records: RefCell::default(), vectors: RefCell::default() }
     }
 
-    /// Returns the best rows of a kind by a vector field: `vector`, or `sparse` for keywords.
+    /// Returns the `k` best rows of a kind for a query. `field` is the column that is searched: `vector` for a dense
+    /// search, `sparse` for a lexical search.
     fn best(&self, kind: Kind, field: &str, query: SearchVectors, k: usize, filter: &str) -> Result<HitList> {
         let connection = &self.engine.connection;
         let directed = (field == "vector").then_some("directed");
@@ -69,7 +71,8 @@ impl<'a> MilvusView<'a> {
         Ok(HitList { exhausted: result.get_scores().len() < k, found })
     }
 
-    /// Returns the search parameter of a field's index that sets the number of candidates for `k` hits.
+    /// Returns the search parameter that determines how many candidates a search for `k` hits examines. Its name
+    /// depends on the type of the vector index.
     fn depth(&self, field: &str, k: usize) -> HashMap<String, String> {
         let (name, most) = match self.engine.connection.target.graph {
             _ if field == "sparse" => return HashMap::new(),
@@ -96,12 +99,12 @@ impl<'a> MilvusView<'a> {
                 dialogue: key_of(&keys[n]).ok_or_else(|| self.unexpected_data("a row without a key"))?,
                 version: Version(versions[n] as u64),
                 turn: (kind == Kind::Utterances).then(|| TurnNo(turns[n].try_into().unwrap_or(0))),
-                // Some servers return BM25 scores as they are, others as negative distances.
+                // Some servers return BM25 scores, and others return negated BM25 scores as distances.
                 score: if words { scores[n].abs() } else { scores[n] },
             };
             found.push((row, id));
         }
-        // The server returns equal scores in any order. Fusion adds up ranks, so ties need one fixed order.
+        // The server returns rows with equal scores in arbitrary order. Sort them, because fusion uses their ranks.
         found.sort_by(|(a, x), (b, y)| {
             b.score.total_cmp(&a.score).then_with(|| (y, b.turn).cmp(&(x, a.turn)))
         });
@@ -157,7 +160,7 @@ fn unknown<K: Eq + Hash, V>(cache: &HashMap<K, V>, keys: impl Iterator<Item = K>
     unknown.into_iter().collect()
 }
 
-/// Converts a keyword query to the format of the `words` column.
+/// Converts a keyword query to a search text in the format of the column `words`.
 fn query_of(words: &KeywordQuery) -> SearchVectors {
     let terms = || names::terms(words.terms.iter().map(String::as_str));
     SearchVectors::EmbeddedText(vec![words.text.clone().unwrap_or_else(terms)])
@@ -175,7 +178,7 @@ impl View for MilvusView<'_> {
 
     fn nearest(&self, kind: Kind, vector: &[f32], k: usize, _: bool) -> Result<HitList> {
         let k = k.min(DEEPEST);
-        // A zero vector has no direction and no neighbors, but Milvus would return arbitrary rows for it.
+        // A zero vector has no nearest neighbors, but Milvus would return arbitrary rows for it.
         if !vector.iter().all(|v| v.is_finite()) || vector.iter().all(|v| *v == 0.0) {
             return Ok(NO_HITS);
         }

@@ -1,4 +1,4 @@
-//! Iterates over all dialogues of a generation (one version of all collections) and their vectors.
+//! Iteration over all dialogues of a generation and their vectors. A generation is one version of all collections.
 
 use std::collections::HashMap;
 
@@ -20,7 +20,7 @@ use turnwise_index::{engine::Version, vectors::Kind};
 const PART: u64 = 250;
 const DIGITS: usize = 32;
 
-/// A dialogue with its vectors. A vector is `None` if it is zero or was not read.
+/// A dialogue with its vectors. A vector is `None` if it is zero or vectors are not read.
 pub struct Moved {
     /// The dialogue.
     pub dialogue: Dialogue,
@@ -30,21 +30,21 @@ pub struct Moved {
     pub turns: Vec<Option<Vec<f32>>>,
 }
 
-/// Iterator over all dialogues of a generation, in key order. A part consists of all keys with the same leading digits.
-/// The name of a part is these digits.
+/// Iterator over all dialogues of a generation, in key order. It returns the dialogues in parts. A part consists of all
+/// dialogues whose keys begin with the same digits. These digits are the name of the part.
 pub struct Walk {
     connection: Connection,
     manifest: Manifest,
-    /// Number of dialogues when the iterator was opened.
+    /// Number of dialogues at the time when the iterator was opened.
     dialogues: u64,
     with_vectors: bool,
-    /// Remaining parts (ranges of keys), in reverse order.
+    /// Names of the remaining parts, in reverse order.
     parts: Vec<String>,
 }
 
 impl Walk {
-    /// Opens an iterator over the generation that the name in `target` refers to. Returns an error if the name does not
-    /// exist.
+    /// Opens an iterator over the generation to which the name in `target` refers. Returns an error if the name does
+    /// not exist.
     pub fn over(target: &Target) -> Result<Self> {
         let (connection, manifest) = Connection::open_loaded(target)?;
         Walk::of(connection, manifest)
@@ -63,30 +63,30 @@ impl Walk {
         Ok(Walk { connection, manifest, dialogues: rows, with_vectors, parts })
     }
 
-    /// Returns the iterator, changed to read no vectors.
+    /// Changes the iterator so that it reads no vectors.
     pub fn without_vectors(self) -> Self {
         Walk { with_vectors: false, ..self }
     }
 
-    /// Number of dialogues when the iterator was opened.
+    /// Returns the number of dialogues at the time when the iterator was opened.
     pub fn dialogues(&self) -> u64 {
         self.dialogues
     }
 
-    /// Manifest of the generation.
+    /// Returns the manifest of the generation.
     pub fn manifest(&self) -> &Manifest {
         &self.manifest
     }
 
-    /// Returns the iterator, changed to skip all dialogues up to the end of the part with the name `done`. The name may
-    /// come from an earlier iterator.
+    /// Changes the iterator so that it skips all dialogues up to the end of the part with the name `done`. The name can
+    /// come from an earlier iterator, for example if this one resumes its work.
     pub fn resume_after(mut self, done: &str) -> Self {
         self.parts = std::mem::take(&mut self.parts).into_iter().flat_map(|part| rest(part, done)).collect();
         self
     }
 
-    /// Returns the name and the dialogues of the next part; `None` at the end. If rows are missing, another process is
-    /// writing, and the result is an error.
+    /// Returns the name and the dialogues of the next part. Returns `None` if there are no further parts. Returns an
+    /// error if rows are missing, which means that another process is writing.
     pub fn next_part(&mut self) -> Result<Option<(String, Vec<Moved>)>> {
         loop {
             let Some(part) = self.parts.pop() else { return Ok(None) };
@@ -98,7 +98,7 @@ impl Walk {
         }
     }
 
-    /// Reads the keys of a part; `None` if they do not fit into one response.
+    /// Reads the keys of the dialogues in a part. Returns `None` if the keys do not fit into one response.
     fn keys(&self, part: &str) -> Result<Option<Vec<IdKey>>> {
         let filter = match part {
             "" => "piece == 0".to_owned(),
@@ -167,13 +167,14 @@ impl Walk {
     }
 }
 
-/// Returns the 16 parts that make up a part, one for each next hexadecimal digit.
+/// Returns the names of the 16 parts into which a part can be split, one for each next hexadecimal digit.
 fn subparts(part: &str) -> impl DoubleEndedIterator<Item = String> {
     let part = part.to_owned();
     "0123456789abcdef".chars().map(move |digit| format!("{part}{digit}"))
 }
 
-/// Returns the parts that make up the rest of `part` after the end of part `done`, in reverse order.
+/// Returns the names of the parts that cover the remainder of `part` after the end of the part `done`, in reverse
+/// order.
 fn rest(part: String, done: &str) -> Vec<String> {
     if done.len() > part.len() && done.starts_with(&part) {
         return subparts(&part).rev().flat_map(|part| rest(part, done)).collect();

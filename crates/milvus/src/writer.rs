@@ -1,4 +1,4 @@
-//! Adds dialogues to Milvus and deletes them.
+//! Writer that adds dialogues to Milvus and deletes them.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -26,35 +26,37 @@ use turnwise_index::{engine::Version, vectors::Recipe};
 use turnwise_store::{IngestMark, Prepared, PutOutcome, Totals, ingest::DialogueSink};
 use turnwise_text::Analyzer;
 
-/// Number of cached dialogue versions above which the cache is cleared.
+/// Maximum number of cached versions of dialogues. If there are more, the cache is cleared.
 const KNOWN: usize = 1_000_000;
 const MIN_ROWS_TO_FLUSH: usize = 1_000;
 
-/// Writer for one generation, which is one version of all collections.
+/// Writer of dialogues to one generation. A generation is one version of all collections.
 pub struct MilvusWriter {
     writer: Writer,
-    /// Cached versions of dialogues, pending ones included; `None` for a dialogue that does not exist.
+    /// Cached versions of dialogues, including pending dialogues. `None` for a dialogue that does not exist.
     known: HashMap<IdKey, Option<Version>>,
     pending: Vec<(Dialogue, Version)>,
-    /// Size of the pending dialogues as JSON.
+    /// Size of the pending dialogues as JSON, in bytes.
     pending_bytes: usize,
     replaced: HashSet<IdKey>,
     /// Number of rows written since the last flush.
     unflushed_rows: usize,
-    /// The generation that replaces the one in use; `None` if this writer writes to the generation in use.
+    /// The generation that this writer writes, if it will replace the generation in use. `None` if this writer writes
+    /// to the generation in use.
     replacement: Option<NextGeneration>,
 }
 
 impl MilvusWriter {
-    /// Reads the manifest of the generation that the name in `target` refers to; `None` if the name does not exist.
+    /// Reads the manifest of the generation to which the name in `target` refers. Returns `None` if the name does not
+    /// exist.
     pub fn read_manifest(target: &Target) -> Result<Option<Manifest>> {
         Connection::open(target)?.manifest()
     }
 
     /// Opens the generation in use for writing. If the name in `target` does not exist, creates the first generation
-    /// with this analyzer and recipe.
+    /// with this analyzer and this recipe.
     ///
-    /// If the generation has vectors, the encoder that made them must be given.
+    /// If the generation has vectors, `encoder` must be the encoder that made them.
     pub fn open_or_create(
         target: &Target,
         analyzer: Analyzer,
@@ -65,8 +67,8 @@ impl MilvusWriter {
         MilvusWriter::open_or_create_with_source(target, analyzer, recipe, source)
     }
 
-    /// Like [`MilvusWriter::open_or_create`], with any vector source instead of an encoder. `source` receives the
-    /// manifest of the generation.
+    /// Opens or creates a generation like [`MilvusWriter::open_or_create`], but with any vector source instead of an
+    /// encoder. `source` is called with the manifest of the generation and returns the vector source.
     pub fn open_or_create_with_source(
         target: &Target,
         analyzer: Analyzer,
@@ -90,7 +92,8 @@ impl MilvusWriter {
         MilvusWriter::over(connection, manifest, source, None)
     }
 
-    /// Opens a new generation next to the one in use. Searches do not see it before [`MilvusWriter::finish`].
+    /// Opens a new generation that will replace the generation in use. Searches do not use it until
+    /// [`MilvusWriter::finish`] is called. `unfinished` specifies what happens to an unfinished generation.
     pub fn new_generation(
         target: &Target,
         analyzer: Analyzer,
@@ -103,21 +106,21 @@ impl MilvusWriter {
         MilvusWriter::over(connection, next.manifest.clone(), source, Some(next))
     }
 
-    /// Opens existing dialogues for deletion. Returns an error if the name does not exist.
+    /// Opens the generation in use for deleting dialogues. Returns an error if the name in `target` does not exist.
     pub fn open(target: &Target) -> Result<Self> {
         let (connection, manifest) = Connection::open_loaded(target)?;
         MilvusWriter::of(connection, manifest, None, None)
     }
 
-    /// Opens the generation in use for writing. Returns an error if the name does not exist. If the generation has
-    /// vectors, the encoder that made them must be given.
+    /// Opens the generation in use for writing. Returns an error if the name in `target` does not exist. If the
+    /// generation has vectors, `encoder` must be the encoder that made them.
     pub fn open_with_encoder(target: &Target, encoder: Option<Arc<dyn Encoder>>) -> Result<Self> {
         let (connection, manifest) = Connection::open_loaded(target)?;
         let source = encoding(&manifest, encoder);
         MilvusWriter::over(connection, manifest, source, None)
     }
 
-    /// Stores a new name or path of the model in the manifest. The model itself must be the same.
+    /// Stores another name or path of the same model in the manifest.
     pub fn set_model(&mut self, model: &str) -> Result<()> {
         if let Some(recipe) = &mut self.writer.manifest.recipe {
             model.clone_into(&mut recipe.model);
@@ -125,14 +128,15 @@ impl MilvusWriter {
         self.writer.connection.store_manifest(&self.writer.manifest)
     }
 
-    /// Removes the name in `target` and the collections of its generation. Does nothing if the name does not exist.
+    /// Removes the name in `target` and the collections of the generation in use. Does nothing if the name does not
+    /// exist.
     pub fn remove(target: &Target) -> Result<()> {
         let connection = Connection::open(target)?;
         connection.manifest()?.map_or(Ok(()), |manifest| connection.remove_name(&manifest))
     }
 
-    /// Creates a writer that can add dialogues. Returns an error if the generation has vectors, and `source` is missing
-    /// or of a different encoder.
+    /// Creates a writer that can add dialogues. If the generation has vectors, returns an error if `source` is `None`
+    /// or its vectors are from a different encoder.
     fn over(
         connection: Connection,
         manifest: Manifest,
@@ -168,12 +172,13 @@ impl MilvusWriter {
         })
     }
 
-    /// Manifest of the generation that is written to.
+    /// Returns the manifest of the generation that this writer writes.
     pub fn manifest(&self) -> &Manifest {
         &self.writer.manifest
     }
 
-    /// Returns a warning if lexical search covers only the beginning of some texts; otherwise `None`.
+    /// Returns a warning if lexical search covers only the beginning of some texts, because they are too long for a
+    /// column. Otherwise, returns `None`.
     pub fn truncation_warning(&self) -> Option<String> {
         let texts = match self.writer.cut {
             0 => return None,
@@ -185,23 +190,24 @@ impl MilvusWriter {
         ))
     }
 
-    /// Number of dialogues, and number of turns, in the generation that is written to.
+    /// Returns the number of dialogues and the number of turns in the generation that this writer writes.
     pub fn totals(&self) -> Result<Totals> {
         self.writer.connection.totals(&self.writer.manifest)
     }
 
-    /// Opens an iterator over the written dialogues, even before the generation is in use.
+    /// Opens an iterator over the dialogues of the generation that this writer writes. The generation need not be in
+    /// use yet.
     pub fn walk(&self) -> Result<Walk> {
         Walk::of(Connection::open(&self.writer.connection.target)?, self.writer.manifest.clone())
     }
 
-    /// Opens the written generation for searching, even before it is in use.
+    /// Opens, for searching, the generation that this writer writes. The generation need not be in use yet.
     pub fn open_engine(&self) -> Result<Milvus> {
         Milvus::of(Connection::open(&self.writer.connection.target)?, self.writer.manifest.clone())
     }
 
-    /// Flushes the server's buffers if at least 1,000 rows were written since the last flush. Searches are slower before
-    /// the flush.
+    /// Flushes the buffers of the server if at least 1,000 rows were written since the last flush. Until a flush,
+    /// searches are slower.
     pub fn flush(&mut self) -> Result<()> {
         if self.unflushed_rows >= MIN_ROWS_TO_FLUSH {
             self.writer.flush()?;
@@ -210,13 +216,13 @@ impl MilvusWriter {
         Ok(())
     }
 
-    /// Switches the name to the new generation and removes the old one. Does nothing if this writer writes to the
-    /// generation in use.
+    /// Switches the name to the new generation and removes the old generation. Does nothing if this writer writes to
+    /// the generation in use.
     pub fn finish(&mut self) -> Result<()> {
         self.replacement.take().map_or(Ok(()), |next| next.finish(&self.writer.connection))
     }
 
-    /// Deletes dialogues by id. Returns the number of those that existed.
+    /// Deletes the dialogues with these ids. Returns the number of dialogues that existed and were deleted.
     pub fn delete(&mut self, ids: &[DialogueId]) -> Result<u64> {
         let existing = self.existing(ids)?;
         self.writer.delete(&existing)?;
@@ -224,7 +230,7 @@ impl MilvusWriter {
         Ok(existing.len() as u64)
     }
 
-    /// Returns the number of these ids that exist.
+    /// Returns how many dialogues with these ids exist.
     pub fn count_existing(&mut self, ids: &[DialogueId]) -> Result<u64> {
         Ok(self.existing(ids)?.len() as u64)
     }
@@ -235,7 +241,7 @@ impl MilvusWriter {
         Ok(keys.into_iter().filter(|key| self.known.get(key).copied().flatten().is_some()).collect())
     }
 
-    /// Deletes the dialogues that match a filter. Returns their number.
+    /// Deletes the dialogues that match a filter. Returns the number of deleted dialogues.
     pub fn delete_matching(&mut self, filter: &Filter) -> Result<u64> {
         self.for_each_match(filter, &mut |writer, ids| writer.delete(ids))
     }
@@ -245,7 +251,8 @@ impl MilvusWriter {
         self.for_each_match(filter, &mut |_, ids| Ok(ids.len() as u64))
     }
 
-    /// Calls `count` with the ids of the dialogues that match a filter, in groups. Returns the sum of the results.
+    /// Calls `count` with the ids of the dialogues that match a filter, one group of ids at a time. Returns the sum of
+    /// the numbers that `count` returns.
     fn for_each_match(
         &mut self,
         filter: &Filter,
@@ -265,7 +272,7 @@ impl MilvusWriter {
     }
 }
 
-/// Returns a number with a comma between groups of three digits.
+/// Formats a number with a comma between groups of three digits.
 fn grouped(n: u64) -> String {
     let digits = n.to_string();
     let mut grouped = String::new();
@@ -332,7 +339,7 @@ impl DialogueSink for MilvusWriter {
         }
         let dialogue: Dialogue =
             serde_json::from_slice(&prepared.json).map_err(|e| Error::Internal(e.to_string()))?;
-        // Check the limits of Milvus before writing anything, and report the record that exceeds them.
+        // Check the limits of Milvus before anything is written, so that the error names the record that exceeds them.
         rows::check(&dialogue)?;
         self.pending_bytes += prepared.json.len();
         self.pending.push((dialogue, version));
@@ -369,7 +376,8 @@ impl DialogueSink for MilvusWriter {
         Ok(())
     }
 
-    /// Returns `None`: no ingest position is stored. Dialogues that exist are recognized by their version and skipped.
+    /// Returns `None`, because Milvus stores no position of an interrupted ingest. A repeated ingest recognizes
+    /// existing dialogues by their version and skips them.
     fn unfinished(&self) -> Option<IngestMark> {
         None
     }

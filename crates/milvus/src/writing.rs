@@ -1,4 +1,4 @@
-//! Writes dialogues as rows, in such an order that readers never see a partial dialogue.
+//! Writing of dialogues as rows. The rows are written in an order in which readers never see a partial dialogue.
 
 use std::collections::HashSet;
 
@@ -25,7 +25,7 @@ use turnwise_corpus::Dialogue;
 use turnwise_index::{engine::Version, vectors::Kind};
 
 const ROWS: usize = 4_000;
-/// Size of the waiting rows in bytes at which a request is sent.
+/// Size of the waiting rows, in bytes, at which they are sent in a request.
 const BYTES: usize = 16 << 20;
 pub(super) const NAMED: usize = 1_000;
 
@@ -35,11 +35,11 @@ pub(super) struct Writer {
     pub(super) words: WordsColumn,
     /// Source of the vectors; `None` if the rows have no vectors.
     pub(super) source: Option<Box<dyn VectorSource>>,
-    /// Number of rows whose text was truncated to the column limit.
+    /// Number of rows whose text was truncated to the maximum length of a column.
     pub(super) cut: u64,
 }
 
-/// Rows that are not sent yet, and the turns or dialogues from which their vectors are made.
+/// Rows that are not sent yet, with the turns or dialogues from which their vectors are made.
 #[derive(Default)]
 struct Waiting<'a> {
     rows: Rows,
@@ -51,13 +51,13 @@ impl Writer {
         self.manifest.records(&self.connection.target.name)
     }
 
-    /// Returns the names of the collections with records, utterances and dialogues.
+    /// Returns the names of the three collections: records, utterances and dialogues.
     fn collections(&self) -> [String; 3] {
         self.manifest.collections(&self.connection.target.name)
     }
 
-    /// Writes the rows of dialogues, then their records, which make the new versions current. Then removes the old
-    /// versions of replaced dialogues.
+    /// Writes the rows of dialogues first. Then writes their records, which make the new versions current. Finally,
+    /// removes the old versions of the dialogues in `replaced`.
     pub(super) fn write(
         &mut self,
         dialogues: &[(Dialogue, Version)],
@@ -87,7 +87,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Sends the waiting rows if there are enough for a request, or if `all` is true.
+    /// Sends the waiting rows to the server if there are enough for a request, or if `all` is true.
     fn send(&mut self, kind: Kind, waiting: &mut Waiting<'_>, all: bool) -> Result<()> {
         let dim = self.manifest.recipe.as_ref().map_or(0, |recipe| recipe.dim);
         let rows = &waiting.rows;
@@ -105,7 +105,8 @@ impl Writer {
         self.upsert(&self.manifest.rows(&self.connection.target.name, kind), rows.into_columns())
     }
 
-    /// Writes records. The first piece of a record is written last, because it makes the version current.
+    /// Writes the records of dialogues. Writes the first piece of a record last, because it makes the new version
+    /// current.
     fn write_records(&self, dialogues: &[(Dialogue, Version)]) -> Result<()> {
         let (mut first, mut rest) = (Pieces::default(), Pieces::default());
         for (dialogue, version) in dialogues {
@@ -153,7 +154,7 @@ impl Writer {
         keys.chunks(NAMED).try_for_each(|some| self.delete_where(&key_in(some)))
     }
 
-    /// Flushes the server's buffers. No data is lost without a flush, but until then searches scan all new rows.
+    /// Flushes the buffers of the server. Without a flush, no data is lost, but searches must scan all new rows.
     pub(super) fn flush(&self) -> Result<()> {
         let most = self.connection.target.timeout.as_millis().try_into().unwrap_or(i64::MAX);
         let request =
@@ -170,8 +171,8 @@ impl Writer {
         self.connection.call("writing", write).map(drop)
     }
 
-    /// Deletes the rows that match an expression from all collections. Records are deleted first: a dialogue without a
-    /// record counts as deleted.
+    /// Deletes the rows that match an expression from all collections. Deletes records first, because a dialogue
+    /// without a record counts as deleted.
     fn delete_where(&self, filter: &str) -> Result<()> {
         let client = &self.connection.client;
         for collection in self.collections() {

@@ -5,8 +5,8 @@
 //! group, but only one vector is compared.
 //!
 //! If there are at most 8192 distinct vectors, or no HNSW graph, all pairs are compared. Otherwise, the neighbors of
-//! each vector are searched in the graph. This search is approximate and can miss a pair. The two vectors are then
-//! usually connected through a third one.
+//! each vector are searched in the graph. This search is approximate and can miss a pair. The two vectors of a missed
+//! pair are usually connected through a third vector.
 
 mod groups;
 #[cfg(test)]
@@ -31,13 +31,15 @@ use turnwise_store::Snapshot;
 
 /// Maximum number of vectors for which all pairs are compared by default. This takes a second or two.
 const MAX_EXHAUSTIVE: usize = 8_192;
-/// Maximum number of neighbors per graph search. Further neighbors are usually connected through these.
+/// Maximum number of neighbors per graph search. Further neighbors are usually connected to the vector through these
+/// neighbors.
 const MAX_NEIGHBORS: usize = 256;
 /// Number of vectors per block. Vectors are compared block by block, because a block fits into the CPU caches.
 const BLOCK: usize = 128;
 /// Number of blocks that are compared before the resulting pairs are joined. Limits memory use.
 const BLOCKS_PER_ROUND: usize = 64;
-/// Tolerance of the threshold, because rounding can make the cosine of equal vectors slightly less than 1.
+/// Amount by which the threshold is lowered, because rounding can make the cosine of equal vectors slightly less than
+/// 1.
 const ROUNDING: f32 = 1e-6;
 
 /// Options of duplicate detection.
@@ -65,13 +67,13 @@ pub struct Duplicates {
     /// Number of distinct vectors of the compared items. A vector counts twice if it belongs both to items in the graph
     /// and to items added after the last build of the graph.
     pub different: u64,
-    /// Whether all pairs were compared. If false, approximate search in the HNSW graph was used.
+    /// True if all pairs were compared. False if approximate search in the HNSW graph was used.
     pub exact: bool,
     /// Total number of groups, including groups that are not returned.
     pub groups_found: u64,
     /// Total number of items in all groups, including groups that are not returned.
     pub in_groups: u64,
-    /// The largest groups. They are sorted by size, then by the greatest id of an item, both in descending order.
+    /// The largest groups, sorted by size, then by the greatest id in the group, both in descending order.
     pub groups: Vec<Group>,
 }
 
@@ -88,13 +90,13 @@ pub struct Group {
     pub members: Vec<Member>,
 }
 
-/// Items of a group that have the same vector. Items added after the last build of the
-/// graph form separate members.
+/// All items of a group that have the same vector. Items that were added after the last build of the graph form
+/// separate members.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Member {
     /// Number of items in this member.
     pub count: u64,
-    /// Cosine of this member's vector with that of the group's first member, from −1 to 1.
+    /// Cosine of the vector of this member with the vector of the first member of the group, from −1 to 1.
     pub similarity: f32,
     /// Ids of at most three items of this member: the greatest ids, in descending order.
     pub ids: Vec<String>,
@@ -138,8 +140,8 @@ fn find(
     Ok(found)
 }
 
-/// Joins the pairs of vectors whose cosine reaches the threshold. If `exact` is false, pairs with a vector in the graph
-/// are found by approximate search.
+/// Joins vectors into sets: the vectors of a pair are in the same set if their cosine reaches the threshold. If `exact`
+/// is false, pairs with at least one vector in the graph are found by approximate search.
 fn join(
     sweep: &DistinctVectors<'_>,
     threshold: f32,
@@ -185,8 +187,9 @@ fn join(
     Ok(joined)
 }
 
-/// Compares the vectors of the first block with those of all blocks, including itself. Returns the pairs that reach the
-/// threshold and join two separate sets. Other pairs are omitted to limit memory use when nearly all items are similar.
+/// Compares the vectors of the first block with the vectors of all blocks, including the first. Returns the pairs that
+/// reach the threshold and join two separate sets of `joined`. Omits other pairs, which limits memory use if nearly all
+/// items are similar.
 fn block_edges(
     sweep: &DistinctVectors<'_>,
     blocks: &[Range<usize>],
@@ -213,7 +216,7 @@ fn block_edges(
     Ok(edges)
 }
 
-/// Disjoint sets of vector numbers (union-find). The smallest member represents its set.
+/// Disjoint sets of vector numbers (union-find). The smallest number in a set represents the set.
 #[derive(Clone)]
 struct UnionFind {
     parents: Vec<u32>,
@@ -232,7 +235,7 @@ impl UnionFind {
         at
     }
 
-    /// Joins the sets that contain the vectors `a` and `b`. Returns true if these were two different sets.
+    /// Joins the sets that contain the vectors `a` and `b`. Returns true if `a` and `b` were in separate sets.
     fn join(&mut self, a: usize, b: usize) -> bool {
         let (a, b) = (self.root(a), self.root(b));
         self.parents[a.max(b)] = a.min(b) as u32;

@@ -11,10 +11,10 @@ use turnwise_corpus::filter::{FactNames, Facts, Filter};
 use turnwise_index::{SearchModes, lexical::Counts, vectors::Kind};
 use turnwise_store::Snapshot;
 
-/// Fields that the HTTP API counts by default.
+/// Names of the fields whose values the HTTP API counts by default.
 pub const DEFAULT_FACETS: [&str; 5] = ["domain", "intent", "role", "language", "source"];
 
-/// Fields that can be counted, in addition to the metadata fields `meta.KEY`.
+/// Names of the supported fields. The metadata fields `meta.KEY` are also supported.
 const SUPPORTED: [&str; 8] = ["domain", "intent", "role", "language", "source", "corpus", "speaker", "title"];
 
 /// Counts of dialogues for each value of the requested fields.
@@ -40,15 +40,15 @@ pub struct Facet {
 /// A value of a field, with the number of dialogues that have it.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct FacetValue {
-    /// Value of the field, as text.
+    /// The value as text.
     pub value: String,
-    /// Number of dialogues that match the filter and have this value, in a dialogue field or in a turn.
+    /// Number of dialogues that match the filter and have this value, either in the dialogue itself or in a turn.
     pub dialogues: u64,
 }
 
 impl Searcher {
-    /// Counts the dialogues that match the filter for each value of each field. Without a filter, counts all
-    /// dialogues. Values longer than 1024 bytes are ignored.
+    /// For each value of each field, counts the dialogues that have the value and match the filter. Without a filter,
+    /// all dialogues match. Values longer than 1024 bytes are ignored.
     ///
     /// Returns at most `limit` values per field, the most frequent ones. Returns an error if a field is not supported
     /// or the engine is remote.
@@ -82,7 +82,8 @@ impl Searcher {
     }
 }
 
-/// Counts the dialogues for each value by reading all records. Used if the lexical index cannot count them.
+/// Counts the dialogues for each value of each field by reading all records. Used if the lexical index cannot count
+/// them.
 fn count_in_records(snapshot: &Snapshot, filter: Option<&Filter>, names: &[FactNames]) -> Result<Counts> {
     let mut counts: Counts = vec![HashMap::new(); names.len()];
     for dialogue in snapshot.dialogues() {

@@ -1,5 +1,5 @@
-//! The search algorithm, for one request and for batches. Fetches candidates from both lists, and more candidates
-//! until there are enough hits.
+//! The search algorithm, for one request and for batches. Fetches candidates by dense and by lexical search, and
+//! converts them to hits. Fetches more candidates until there are enough hits.
 
 use std::{cell::Cell, collections::HashSet, ops::Range, time::Instant};
 
@@ -23,7 +23,7 @@ use turnwise_index::{
 pub(super) struct Lists {
     pub(super) dense: Vec<Candidate>,
     pub(super) bm25: Vec<Candidate>,
-    /// True if both lists are complete.
+    /// True if both lists are complete, that is, the engine has no further candidates.
     exhausted: bool,
 }
 
@@ -62,7 +62,7 @@ impl Searcher {
         let fused = if mode == Mode::Hybrid { request.candidates } else { 1 };
         let deepest = MAX_HITS.min(self.engine.capabilities().deepest);
         let mut depth = wanted.max(reranked).max(fused).min(deepest);
-        // A search for similar items finds the item itself, which is dropped later. Fetch one more.
+        // A search with `like` also finds the given item, which is dropped later. So fetch one more candidate.
         depth += usize::from(query.itself.is_some());
         let too_low = Cell::new(0);
         let (lists, mut hits) = loop {
@@ -145,7 +145,8 @@ impl Searcher {
     }
 }
 
-/// Fetches up to `depth` candidates from each list.
+/// Fetches up to `depth` candidates by dense search, and up to `depth` candidates by lexical search. Adds the time of
+/// each search to `timings`.
 pub(super) fn lists(
     view: &dyn View,
     request: &SearchRequest,
@@ -202,8 +203,8 @@ pub(super) fn timed<T>(milliseconds: &mut f64, work: impl FnOnce() -> T) -> T {
 }
 
 impl Searcher {
-    /// Runs several searches. Returns the responses in the order of the requests. Each response is the same as that
-    /// of a single search.
+    /// Runs several searches. Returns the responses in the order of the requests. The responses are the same as if each
+    /// request was passed to [`Searcher::search`].
     pub fn search_all(&self, requests: &[SearchRequest]) -> Vec<Result<Response>> {
         // If encoding fails, each search encodes its own query, so each request gets its own error.
         let vectors = self.encode_together(requests).unwrap_or_default();

@@ -21,7 +21,7 @@ pub struct RankedScore {
     pub score: f32,
 }
 
-/// A candidate from either list. Its record is not read yet.
+/// A candidate from the dense list, the lexical list, or both. Its record is not read yet.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct FusedCandidate {
     pub(super) dialogue: IdKey,
@@ -33,7 +33,7 @@ pub(super) struct FusedCandidate {
     pub(super) cosine: Option<f32>,
     /// Score that determines the rank.
     pub(super) score: f32,
-    /// Rank and score before reranking.
+    /// Rank and score before reranking. `None` if the candidate was not reranked.
     pub(super) before: Option<RankedScore>,
 }
 
@@ -45,7 +45,7 @@ impl FusedCandidate {
 }
 
 /// Fuses both lists and returns all candidates, best first. Candidates with equal scores are sorted later, by id.
-/// `cosine` computes the cosine of candidates that are not in the dense list.
+/// `cosine` computes the cosine of a candidate that is not in the dense list.
 pub(super) fn fuse(
     mode: Mode,
     fusion: &Fusion,
@@ -79,7 +79,7 @@ pub(super) fn fuse(
             Mode::Dense => candidate.dense.map_or(f32::MIN, |ranked| ranked.score),
             Mode::Bm25 => candidate.bm25.map_or(f32::MIN, |ranked| ranked.score),
             Mode::Hybrid => {
-                // The dense list has no cosine for a candidate that only the lexical search has found.
+                // If only the lexical search has found a candidate, its cosine is not known yet.
                 if candidate.cosine.is_none() && fusion.method == FusionMethod::Weighted {
                     candidate.cosine = cosine(candidate)?;
                 }
@@ -102,7 +102,8 @@ pub(super) fn parts(fusion: &Fusion, candidate: &FusedCandidate) -> [Option<f32>
 }
 
 impl Fusion {
-    /// Returns the weighted score of a cosine and a BM25 score. The BM25 score is 0 if no words match.
+    /// Returns the fused score that weighted fusion computes from a cosine and a BM25 score. Pass 0 as the BM25 score
+    /// if no words match.
     pub fn weighted(&self, cosine: f32, bm25: f32) -> f32 {
         self.dense * cosine + self.bm25 * scaled(bm25)
     }
@@ -112,7 +113,7 @@ fn scaled(bm25: f32) -> f32 {
     bm25 / (bm25 + BM25_HALF_SCORE)
 }
 
-/// BM25 score that is mapped to 0.5 when the unbounded scores are scaled to 0…1.
+/// BM25 score that is mapped to 0.5 when the unbounded BM25 scores are scaled to the range from 0 to 1.
 pub const BM25_HALF_SCORE: f32 = 10.0;
 
 /// Explanation of a hit's score: its ranks and scores in each list, and how they were combined.
@@ -130,7 +131,7 @@ pub struct Explanation {
     /// Contribution of each query term to the BM25 score.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub terms: Vec<TermScore>,
-    /// How the score was fused. Only for hybrid search.
+    /// Computation of the fused score. Absent unless the search mode is hybrid.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fusion: Option<FusionExplanation>,
     /// Rank and score before reranking. Absent if the hit was not reranked.
@@ -138,7 +139,7 @@ pub struct Explanation {
     pub before: Option<RankedScore>,
 }
 
-/// Computation of a fused score from the contributions of both searches.
+/// Computation of a fused score from the contributions of the dense and the lexical search.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct FusionExplanation {
     /// Fusion method and parameters.

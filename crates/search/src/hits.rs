@@ -1,5 +1,5 @@
-//! Builds hits from candidates. Reads records in the order of the scores until there are enough hits. Candidates with
-//! equal scores are always read together.
+//! Conversion of candidates to hits. Reads the records of the candidates in descending order of their scores until
+//! there are enough hits. Records of candidates with equal scores are always read together.
 
 use std::{cell::Cell, collections::HashMap};
 
@@ -11,7 +11,7 @@ use turnwise_index::{
     vectors::Kind,
 };
 
-/// Converts the candidates of a search to hits, with records and context turns.
+/// Builder that converts the candidates of a search to hits. A hit contains data from the record and context turns.
 pub(super) struct HitBuilder<'a> {
     pub(super) engine: &'a dyn Engine,
     pub(super) view: &'a dyn View,
@@ -27,7 +27,7 @@ pub(super) struct HitBuilder<'a> {
 struct LoadedCandidate {
     candidate: FusedCandidate,
     dialogue: Dialogue,
-    /// Index of the turn in the dialogue.
+    /// Index of the turn in the dialogue. `None` if the candidate is a whole dialogue.
     at: Option<usize>,
 }
 
@@ -37,7 +37,7 @@ impl HitBuilder<'_> {
         let wanted = self.request.offset + self.request.k;
         self.fetch_ahead(&ranked, wanted)?;
         let mut shown: Vec<Hit> = Vec::new();
-        // With grouping: index of the hit of each dialogue.
+        // For each dialogue, the index of its hit in `shown`. Used only with grouping.
         let mut groups: HashMap<IdKey, usize> = HashMap::new();
         let mut ranked = ranked.into_iter().peekable();
         while let Some(first) = ranked.next() {
@@ -74,8 +74,8 @@ impl HitBuilder<'_> {
         Ok(shown.split_off(self.request.offset.min(shown.len())))
     }
 
-    /// Announces the records of the best candidates to the engine, which can fetch them together. Includes one more
-    /// candidate than wanted, because the excluded item can be among the candidates.
+    /// Announces the records of the best candidates to the engine, so that it can fetch them together. Includes
+    /// `wanted + 1` candidates, because one of them can be the item given by `like`, which is not a hit.
     fn fetch_ahead(&self, ranked: &[FusedCandidate], wanted: usize) -> Result<()> {
         let best: Vec<Candidate> =
             ranked.iter().take(wanted + 1).map(FusedCandidate::engine_candidate).collect();
@@ -151,7 +151,8 @@ impl HitBuilder<'_> {
         }))
     }
 
-    /// Returns the percentage of random pairs that are less similar than the query and this candidate.
+    /// Returns the percentage of random pairs that are less similar than the query and this candidate. Returns `None`
+    /// if the query or the candidate has no vector, or if the engine does not support percentiles.
     fn percentile(
         &self,
         candidate: &FusedCandidate,
@@ -166,7 +167,7 @@ impl HitBuilder<'_> {
             Some(cosine) => Some(cosine),
             None => self.cosine(dialogue, at.and_then(|at| dialogue.turns.get(at)), vector)?,
         };
-        // A typed query has about the length of an utterance.
+        // A query text is about as long as an utterance, so it is treated as an utterance.
         let from = if self.request.query.is_empty() { self.query.kind } else { Kind::Utterances };
         match score {
             Some(score) => self.engine.percentile(from, self.query.kind, score),
@@ -178,7 +179,8 @@ impl HitBuilder<'_> {
         Ok(self.view.vector(dialogue, turn)?.map(|stored| cosine(vector, &stored)))
     }
 
-    /// Returns the index of the best matching turn of a dialogue: by vector, else by keywords, else the first turn.
+    /// Returns the index of the turn of a dialogue that matches the query best. Compares the turns by vector, or by
+    /// keywords if there are no vectors. If no turn matches, returns 0.
     fn best_turn(&self, dialogue: &Dialogue) -> Result<usize> {
         let mut best: Option<(f32, usize)> = None;
         if let Some(vector) = &self.query.vector {

@@ -59,7 +59,7 @@ use turnwise_index::{
 };
 use turnwise_store::Snapshot;
 
-/// Searches one state of an index or a remote engine. Any number of threads can share it.
+/// Searcher over a snapshot of an index, or over a remote engine. Any number of threads can share a searcher.
 pub struct Searcher {
     engine: Box<dyn Engine>,
     encoder: Option<Arc<dyn Encoder>>,
@@ -74,13 +74,13 @@ impl Searcher {
         Searcher::over(root, Snapshot::open(root)?)
     }
 
-    /// Creates a searcher for a snapshot of the index in `root`.
+    /// Creates a searcher for a snapshot of the index in the folder `root`. Uses the tuned defaults of this index.
     pub fn over(root: &Path, snapshot: Snapshot) -> Result<Self> {
         let tuning = Tuning::read(root)?;
         Ok(Searcher { tuning, ..Searcher::of(Box::new(Embedded::over(root, snapshot)?)) })
     }
 
-    /// Opens the index at a location: a folder, or a name on a server.
+    /// Opens the index at a location: a folder, or an index on a server.
     pub fn at(location: &dyn Location) -> Result<Self> {
         let tuning = location.folder().map_or(Ok(None), Tuning::read)?;
         Ok(Searcher { tuning, ..Searcher::of(location.open()?) })
@@ -114,12 +114,13 @@ impl Searcher {
         self.engine.as_ref()
     }
 
-    /// Returns the local index. A remote engine returns an error, which names `what` as the unsupported operation.
+    /// Returns the local index, or an error if the engine is remote. The error message names `what` as the unsupported
+    /// operation.
     pub fn embedded(&self, what: &str) -> Result<&Embedded> {
         self.engine.local(what)
     }
 
-    /// Returns the vectors of a local index, if it has any.
+    /// Returns the reader of the vectors. Returns `None` if the index has no vectors or the engine is remote.
     pub fn vectors(&self) -> Option<&DenseReader> {
         self.engine.local("direct access to vectors").ok().and_then(Embedded::dense)
     }
@@ -135,8 +136,9 @@ impl Searcher {
         })
     }
 
-    /// Returns the search mode of a request. Without a mode, a query expression is searched lexically. Other requests
-    /// use the hybrid mode if the index has vectors and a lexical index, or else the mode that the index supports.
+    /// Returns the search mode for a request: the requested mode, if there is one. Otherwise, a query expression is
+    /// searched lexically. For any other request, the mode is hybrid if the index has both vectors and a lexical index.
+    /// If only one of them exists, the mode is the one that uses it.
     pub fn mode(&self, request: &SearchRequest) -> Result<Mode> {
         self.mode_in(self.engine.view().as_ref(), request)
     }
@@ -157,8 +159,8 @@ impl Searcher {
         }
         match self.engine.check_lexical() {
             Ok(()) => Ok(Mode::Hybrid),
-            // If the lexical index is not built yet, search the vectors; the response has a warning. If it is
-            // damaged, fail.
+            // If the lexical index is not built yet, search only the vectors. The response contains a warning about
+            // this. If the lexical index is damaged, return the error.
             Err(Error::Input { .. } | Error::Unavailable { .. }) => Ok(Mode::Dense),
             Err(e) => Err(e),
         }

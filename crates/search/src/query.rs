@@ -13,8 +13,8 @@ use turnwise_index::{
     vectors::{Kind, Recipe},
 };
 
-/// Maximum number of search terms taken from a text when searching for similar texts. The most informative terms are
-/// used.
+/// Maximum number of search terms that a search for similar items takes from the text of the given item. It takes the
+/// most informative terms.
 const MAX_SIMILAR_TERMS: usize = 96;
 
 /// A query in the form that the engine needs, built from a request.
@@ -25,7 +25,8 @@ pub(super) struct Query {
     pub(super) vector: Option<Vec<f32>>,
     pub(super) words: Option<KeywordQuery>,
     pub(super) effective: Option<EffectiveQuery>,
-    /// In a search for similar items: the item itself. It is excluded from the hits.
+    /// Item given by `like`, as the key of its dialogue and its turn number. The hits exclude this item. The turn
+    /// number is `None` if the item is a dialogue.
     pub(super) itself: Option<(IdKey, Option<TurnNo>)>,
     pub(super) warnings: Vec<String>,
 }
@@ -46,7 +47,7 @@ impl Query {
 /// Vectors of queries encoded in advance, by query text.
 pub(super) type QueryVectors = HashMap<String, Vec<f32>>;
 
-/// Dialogue or turn to which similar items are searched.
+/// Dialogue or turn for which a search finds similar items.
 struct Like {
     dialogue: Dialogue,
     /// Index of the turn. `None` if the item is the whole dialogue.
@@ -54,8 +55,8 @@ struct Like {
 }
 
 impl Searcher {
-    /// Returns the recipe of the vectors if the request needs the encoder. Returns `None` for lexical search, or if
-    /// the query vector is already stored.
+    /// Returns the recipe of the vectors if the request needs the encoder. Returns `None` if the search is lexical, or
+    /// if the index has no vectors or already stores the query vector.
     pub fn needs_encoder(&self, request: &SearchRequest) -> Result<Option<Recipe>> {
         let view = self.engine.view();
         let lexical = self.mode_in(view.as_ref(), request)? == Mode::Bm25;
@@ -174,7 +175,8 @@ impl Searcher {
         }
     }
 
-    /// Returns the weighted sum of the texts' vectors. With several texts, the vectors are normalized first.
+    /// Encodes the texts and returns the weighted sum of their unit vectors. Returns the vector of a single text
+    /// unchanged. Adds a warning to `warnings` if a text is too long for the encoder.
     pub(super) fn average(
         &self,
         texts: &[&str],
@@ -239,7 +241,7 @@ impl Like {
     }
 }
 
-/// Returns the kind of items that a request finds.
+/// Returns the kind of the items that a request searches for.
 pub(super) fn kind_of(request: &SearchRequest, view: &dyn View) -> Result<Kind> {
     match (&request.like, &request.dialogue) {
         (Some(id), _) => Ok(if view.find(id)?.1.is_some() { Kind::Utterances } else { Kind::Dialogues }),

@@ -23,35 +23,36 @@ pub struct SearchRequest {
     pub dialogue: Option<Box<Dialogue>>,
     /// Search mode. By default, hybrid if the index has vectors, otherwise bm25.
     pub mode: Option<Mode>,
-    /// Type of the hits: utterances or dialogues. Ignored with `like` and `dialogue`: the hits are utterances if `like`
-    /// is the id of an utterance, and dialogues otherwise.
+    /// Type of the hits: utterances or dialogues. Ignored if `like` or `dialogue` is set: the hits are then utterances
+    /// if `like` is the id of an utterance, and dialogues otherwise.
     pub of: HitKind,
     /// Maximum number of hits.
     pub k: usize,
     /// Number of hits to skip.
     pub offset: usize,
-    /// Compare the query with all vectors instead of using the approximate index.
+    /// Whether to compare the query with all vectors instead of using the approximate index.
     pub exact: bool,
-    /// Return only hits that match this filter.
+    /// Filter for the hits. Only items that match it are returned.
     pub filter: Option<Filter>,
-    /// Return at most one hit per group.
+    /// Grouping of the hits. At most one hit per group is returned.
     pub group: Option<Group>,
     /// Number of turns to return before and after each hit.
     pub window: usize,
     /// Minimum score of the hits.
     pub min_score: Option<f32>,
-    /// Minimum percentile of a hit, from 0 to 100: the percentage of random pairs of texts that are less similar than the
-    /// query and the hit.
+    /// Minimum percentile of the hits, from 0 to 100. The percentile of a hit is the percentage of random pairs of
+    /// texts that are less similar than the query and the hit.
     pub min_percentile: Option<f64>,
-    /// Parse the query as a Tantivy query expression. Requires lexical search.
+    /// Whether to parse the query as a Tantivy query expression. Requires lexical search.
     pub syntax: bool,
-    /// Minimum number of candidates from each list.
+    /// Minimum number of candidates to fetch from each list, dense and lexical, in hybrid mode.
     pub candidates: usize,
-    /// Fusion of the two lists. By default, the tuned fusion of the index, or else the built-in default.
+    /// Fusion of the dense list and the lexical list. By default, the tuned fusion of the index, or else the built-in
+    /// default.
     pub fusion: Option<Fusion>,
     /// Reranking of the best candidates.
     pub rerank: Option<Rerank>,
-    /// Return an explanation of the score with each hit.
+    /// Whether to return an explanation of the score with each hit.
     pub explain: bool,
 }
 
@@ -108,7 +109,7 @@ pub enum HitKind {
 }
 
 impl HitKind {
-    /// Returns the kind of the vectors of these hits.
+    /// Returns the kind of index item that corresponds to this type of hit.
     pub fn kind(self) -> Kind {
         match self {
             HitKind::Utterances => Kind::Utterances,
@@ -132,7 +133,7 @@ pub enum Group {
 pub struct Fusion {
     /// Fusion method.
     pub method: FusionMethod,
-    /// Constant `k` of reciprocal rank fusion. With larger values, the first ranks have less influence.
+    /// Constant `k` of reciprocal rank fusion. A larger value reduces the influence of the first ranks.
     pub k: f32,
     /// Weight of the dense list.
     pub dense: f32,
@@ -147,7 +148,7 @@ impl Default for Fusion {
 }
 
 impl Fusion {
-    /// Returns an error if a value is invalid.
+    /// Returns an error if a weight or `k` is invalid, or if both weights are 0.
     pub fn check(&self) -> Result<()> {
         let usable = |number: &f32| number.is_finite() && *number >= 0.0;
         if [self.dense, self.bm25, self.k].iter().all(usable) && [self.dense, self.bm25] != [0.0; 2] {
@@ -201,7 +202,7 @@ pub enum RerankMethod {
     Matching,
 }
 
-/// Maximum of `k` plus `offset`. A search fetches at most this many candidates from each list.
+/// Maximum value of `k` plus `offset`. Also the maximum number of candidates that a search fetches from each list.
 pub(crate) const MAX_HITS: usize = 100_000;
 
 impl SearchRequest {

@@ -15,7 +15,7 @@ use turnwise_index::{
 use turnwise_nearest::products;
 
 impl Searcher {
-    /// Reranks the best candidates, if the request asks for it.
+    /// Reranks the best candidates if the request asks for reranking. Otherwise, does nothing.
     pub(super) fn rerank(
         &self,
         view: &dyn View,
@@ -102,12 +102,14 @@ pub fn maxsim(query: &TokenVectors, document: &TokenVectors) -> f32 {
 
 /// DialogueCSE's matching-guided similarity of a response and its context turns.
 ///
-/// With a turn's tokens `U` and the response's tokens `R`, the turn-aware response is `R̂ = U·Rᵀ/√d · R`. It has
-/// one row per token of the turn. The score is the cosine of two vectors: the mean of `R`, and the mean of `R̂`
-/// over tokens and then over turns. Turns without tokens are ignored.
+/// The rows of `U` are the token vectors of a turn, and the rows of `R` are those of the response. `d` is their
+/// dimension. The turn-aware response is `R̂ = U·Rᵀ/√d · R`. It has one row per token of the turn.
 ///
-/// There is no softmax, so the mean can be computed first: `mean(R̂) = (mean(U)·Rᵀ/√d)·R`. This avoids the
-/// token-by-token matrix.
+/// The score is the cosine of two vectors. The first is the mean of the rows of `R`. The second is the mean of the rows
+/// of `R̂`, averaged over all turns. Turns without tokens are ignored.
+///
+/// The formula has no softmax, so the mean of `U` can be computed first: `mean(R̂) = (mean(U)·Rᵀ/√d)·R`. This avoids
+/// the token-by-token matrix `U·Rᵀ`.
 pub fn matching_guided(context: &[&TokenVectors], response: &TokenVectors) -> f32 {
     let response = &response.vectors;
     let dim = response.dim();
@@ -119,7 +121,7 @@ pub fn matching_guided(context: &[&TokenVectors], response: &TokenVectors) -> f3
     if turns.is_empty() || response.is_empty() {
         return 0.0;
     }
-    // The mean over turns can also be computed first. A cosine ignores the scale, so 1/√d is omitted.
+    // For the same reason, the mean over turns can be computed first. A cosine ignores the scale, so 1/√d is omitted.
     let turn = (0..dim).map(|n| turns.iter().map(|turn| turn[n]).sum::<f64>() / turns.len() as f64);
     let turn: Vec<f64> = turn.collect();
     let mut guided = vec![0.0; dim];
@@ -170,7 +172,8 @@ mod tests {
         query.iter().map(best).sum::<f32>() / query.len() as f32
     }
 
-    /// The formula of the paper, with the token-by-token matrix.
+    /// Computes the formula of the paper with the token-by-token matrix. Returns `None` if a mean is nearly 0, because
+    /// the cosine is then only rounding error.
     fn naive_matching(context: &[Vec<Vec<f32>>], response: &[Vec<f32>]) -> Option<f32> {
         let d = 4;
         let mean = |rows: &[Vec<f64>]| -> Vec<f64> {
@@ -217,7 +220,7 @@ mod tests {
         fn matching_guided_agrees_with_the_naive_version(context in proptest::collection::vec(matrix(), 1..5), response in matrix()) {
             let turns: Vec<TokenVectors> = context.iter().map(|turn| tokens(turn)).collect();
             let found = matching_guided(&turns.iter().collect::<Vec<_>>(), &tokens(&response));
-            // The naive version returns `None` where the result is only rounding error.
+            // The naive version returns `None` if the result is only rounding error.
             if let Some(expected) = naive_matching(&context, &response) {
                 prop_assert!((found - expected).abs() < 1e-5, "{found} and {expected}");
             }

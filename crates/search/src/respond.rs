@@ -1,5 +1,5 @@
-//! Response suggestion. Suggests replies to a conversation: answers to similar turns in the index, or the best of
-//! given candidates.
+//! Response suggestion. Suggests replies to a conversation: answers to similar turns in the index, or the best replies
+//! from a list of candidates in the request.
 
 use std::{collections::HashSet, time::Instant};
 
@@ -23,11 +23,11 @@ pub struct RespondRequest {
     pub decay: f32,
     /// Maximum number of replies.
     pub k: usize,
-    /// Search mode used to find turns similar to the last one. The default is the same as for searches.
+    /// Search mode used to find turns similar to the last turn. The default is the same as for searches.
     pub mode: Option<Mode>,
-    /// Use only answers to turns that match this filter.
+    /// Filter for the turns in the index. Only answers to turns that match it are used.
     pub filter: Option<Filter>,
-    /// Use only answers by speakers with this role.
+    /// Role of the speaker of the answers. Answers by speakers with other roles are not used.
     pub role: Option<Role>,
 }
 
@@ -48,8 +48,8 @@ impl Default for RespondRequest {
 /// Response to a request for replies: the suggested replies.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 pub struct Replies {
-    /// Schema: `turnwise/respond/1`. New fields may be added. Existing fields are not removed, and their meaning
-    /// does not change.
+    /// Name and version of the response schema: `turnwise/respond/1`. New fields may be added in this version. Existing
+    /// fields are not removed, and their meaning does not change.
     pub schema: &'static str,
     /// The replies, best first.
     pub replies: Vec<Reply>,
@@ -65,18 +65,18 @@ pub struct Replies {
 pub struct Reply {
     /// Text of the reply.
     pub text: String,
-    /// Score. For a candidate, its cosine with the context. For a reply from the index, the search score of the turn
-    /// that the reply answers.
+    /// Score of the reply. For a candidate, it is the cosine with the context. For a reply from the index, it is the
+    /// search score of the turn that the reply answers.
     pub score: f32,
-    /// Index of the candidate, starting at 0.
+    /// Index of the candidate in the request, starting at 0. Absent for a reply from the index.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub candidate: Option<usize>,
-    /// Source of a reply from the index.
+    /// Location of the reply in the index. Absent for a candidate.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub said: Option<ReplySource>,
 }
 
-/// Location of a reply in the index: the turn, and the turn that it answers.
+/// Location of a reply in the index: the turn that contains the reply, and the turn that it answers.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct ReplySource {
     /// Id of the dialogue.
@@ -87,11 +87,12 @@ pub struct ReplySource {
     pub answered: Turn,
 }
 
-/// Number of hits to search for each reply. Some hits have no answer, and some answers are identical.
+/// Number of hits to fetch for each requested reply. One hit is not enough, because some hits have no answer and some
+/// answers are identical.
 const HITS_PER_REPLY: usize = 6;
-/// Number of turns after a found turn in which its answer is searched.
+/// Number of turns after a hit that can contain its answer.
 const ANSWER_WINDOW: usize = 3;
-/// Maximum number of replies and of candidates.
+/// Maximum number of replies, and also the maximum number of candidates.
 const MAX_REPLIES: usize = 1_000;
 
 impl RespondRequest {
@@ -204,7 +205,7 @@ impl Searcher {
         Ok((replies, found.warnings))
     }
 
-    /// Returns true if the request needs the encoder.
+    /// Returns whether the request needs the encoder.
     pub fn respond_needs_encoder(&self, request: &RespondRequest) -> bool {
         !request.candidates.is_empty() || request.mode != Some(Mode::Bm25) && self.engine.recipe().is_some()
     }

@@ -7,46 +7,47 @@ use crate::{Explanation, Fusion, HitKind, Mode};
 use turnwise_corpus::Turn;
 use turnwise_text::Analyzer;
 
-/// Schema of a response. New fields may be added. Existing fields are not removed, and their meaning does not change.
+/// Name and version of the response schema. New fields may be added in this version. Existing fields are not removed,
+/// and their meaning does not change.
 pub const SCHEMA: &str = "turnwise/search/1";
 
 /// Response to a search request.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 #[schemars(rename = "SearchResponse")]
 pub struct Response {
-    /// Schema of the response: `turnwise/search/1`.
+    /// Name and version of the response schema: `turnwise/search/1`.
     pub schema: &'static str,
     /// The query text, or the id of the item in a search for similar items.
     pub query: String,
     /// Type of the hits.
     pub of: HitKind,
-    /// Search mode used.
+    /// Search mode that was used.
     pub mode: Mode,
-    /// Number of hits skipped.
+    /// Number of hits that were skipped.
     pub offset: usize,
     /// The hits, best first.
     pub hits: Vec<Hit>,
-    /// The query actually used, if it differs from the query text.
+    /// The query that was actually used. Absent if it contains nothing in addition to `query`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub effective: Option<EffectiveQuery>,
-    /// Fusion used, if the mode is hybrid.
+    /// Fusion that was used. Absent unless the mode is hybrid.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fusion: Option<Fusion>,
     /// True if `fusion` was tuned for this index, with `turnwise search tune`.
     pub tuned: bool,
-    /// Number of candidates examined.
+    /// Numbers of candidates that were examined.
     pub candidates: Candidates,
     /// Warnings, for example about parts of the index or the query that were not used.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
-    /// Search terms used.
+    /// Terms of the lexical search. In dense mode, the terms of the query text.
     pub terms: Vec<String>,
     /// Analyzer that produced the terms.
     #[serde(skip)]
     pub analyzer: Analyzer,
     /// Total time of the search in milliseconds.
     pub milliseconds: f64,
-    /// Time of each step.
+    /// Time of each step in milliseconds.
     pub timings: Timings,
 }
 
@@ -59,7 +60,7 @@ pub struct Hit {
     /// searches, or if the engine does not support percentiles.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub percentile: Option<f64>,
-    /// Id of the utterance or dialogue found.
+    /// Id of the utterance or dialogue that was found.
     pub id: String,
     /// Id of the dialogue.
     pub dialogue: String,
@@ -67,10 +68,10 @@ pub struct Hit {
     pub title: Option<String>,
     /// Domains of the dialogue.
     pub domains: Vec<String>,
-    /// Number of turns of the dialogue, if the hit is a whole dialogue.
+    /// Number of turns of the dialogue. Absent unless the hit is a whole dialogue.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub turns: Option<usize>,
-    /// The turn found. If the hit is a whole dialogue, its best matching turn.
+    /// The turn that was found. If the hit is a whole dialogue, its best matching turn.
     pub turn: Turn,
     /// Ranges of query terms in the turn's text, as `[start, end)`, counted in Unicode scalar values.
     pub matched: Vec<[usize; 2]>,
@@ -124,14 +125,14 @@ pub struct Candidates {
 /// Time of each step of a search, in milliseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, JsonSchema)]
 pub struct Timings {
-    /// Encoding the query, in milliseconds.
+    /// Time to encode the query, in milliseconds.
     pub encode: f64,
-    /// Evaluating the filter, in milliseconds.
+    /// Time to evaluate the filter, in milliseconds.
     pub filter: f64,
-    /// Dense search, in milliseconds.
+    /// Time of the dense search, in milliseconds.
     pub dense: f64,
-    /// Lexical search, in milliseconds.
+    /// Time of the lexical search, in milliseconds.
     pub bm25: f64,
-    /// Fusion, reranking and reading of records, in milliseconds.
+    /// Time of fusion, reranking and reading records, in milliseconds.
     pub hits: f64,
 }

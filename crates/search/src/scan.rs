@@ -1,4 +1,4 @@
-//! Parallel scans over all dialogues of an index, and their statistics.
+//! Parallel scans over all dialogues of an index, and statistics of these dialogues.
 
 use rayon::prelude::*;
 
@@ -7,8 +7,9 @@ use turnwise_core::{Error, Result};
 use turnwise_corpus::{Dialogue, filter::Filter, stats::Statistics};
 use turnwise_store::Snapshot;
 
-/// Computes the statistics of the dialogues that match a filter. `seen` is called with each of these dialogues,
-/// from several threads. `done` receives the number of records read and can stop the computation with an error.
+/// Computes the statistics of the dialogues that match a filter. Calls `seen` with each of these dialogues, from
+/// several threads. Calls `done` with the number of records read so far. If `done` returns an error, the computation
+/// stops and returns this error.
 pub fn statistics(
     snapshot: &Snapshot,
     filter: Option<&Filter>,
@@ -41,7 +42,7 @@ pub fn statistics(
     }
 }
 
-/// Number of records in memory at a time.
+/// Maximum number of records that are in memory at a time.
 const CHUNK: usize = 4_096;
 
 fn parse(snapshot: &Snapshot, json: &[u8]) -> Result<Dialogue> {
@@ -49,8 +50,8 @@ fn parse(snapshot: &Snapshot, json: &[u8]) -> Result<Dialogue> {
         .map_err(|e| Error::corrupt(snapshot.root(), format!("a record is unreadable: {e}")))
 }
 
-/// Calls `look` for each dialogue with its index in log order, in parallel. Calls `take` with the results in log
-/// order.
+/// Calls `look` in parallel with each dialogue and its position in the log. Calls `take` with the results of `look`, in
+/// log order.
 pub(crate) fn each_dialogue<T: Send>(
     snapshot: &Snapshot,
     stop: Stop<'_>,

@@ -274,7 +274,7 @@ fn similarity_search_excludes_the_item_itself() {
     }
     let request = SearchRequest { like: Some("d77".to_owned()), ..SearchRequest::default() };
     assert!(searcher.search(&request).unwrap_err().to_string().contains("no dialogue `d77`"));
-    // A dialogue that is not in the index finds the dialogue with the same text.
+    // A search with a dialogue that is not in the index finds the indexed dialogue with the same text.
     let twin = searcher.embedded("test").unwrap().snapshot().find("d07").unwrap().0;
     let outside = Dialogue { id: turnwise_core::ids::DialogueId::new("elsewhere").unwrap(), ..twin };
     let request = SearchRequest { dialogue: Some(Box::new(outside)), ..SearchRequest::default() };

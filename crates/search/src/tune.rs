@@ -1,4 +1,5 @@
-//! Tuning: finds the fusion that ranks known relevant items best. The index stores it in `tuning.json`.
+//! Tuning: finds the fusion that ranks known relevant items best. This fusion is stored in the file `tuning.json` of
+//! the index.
 
 use std::{cell::RefCell, cmp::Reverse, collections::HashMap, fs, io, path::Path};
 
@@ -19,7 +20,7 @@ use turnwise_index::{
 };
 use turnwise_measures::ranking::{RELEVANT, Ranking};
 
-/// Number of results that are evaluated per query.
+/// Maximum number of results that are evaluated per query.
 const DEPTH: usize = 100;
 
 /// A search request with the ids of its relevant items.
@@ -36,7 +37,8 @@ pub struct LabeledQuery {
 pub struct Quality {
     /// Mean average precision (MAP) over the first 100 results.
     pub map: f64,
-    /// Mean reciprocal rank (MRR) of the first relevant result; 0 for a query without one in the first 100 results.
+    /// Mean reciprocal rank (MRR) of the first relevant result. The reciprocal rank is 0 if none of the first 100
+    /// results is relevant.
     pub mrr: f64,
     /// Normalized discounted cumulative gain of the first 10 results (nDCG@10).
     pub ndcg: f64,
@@ -56,15 +58,15 @@ pub struct Tried {
 pub struct Tuned {
     /// Number of queries that were evaluated.
     pub queries: usize,
-    /// Number of queries that were skipped, because they have no relevant id except those in `unknown`.
+    /// Number of queries that were skipped because they have no relevant id, or only ids that are in `unknown`.
     pub without_relevant: usize,
     /// Relevant ids that are ignored, because they are not in the index or have the wrong type. For example, a dialogue
     /// id has the wrong type if the request searches for utterances.
     pub unknown: Vec<String>,
     /// All tried fusions, sorted by MAP, best first.
     pub tried: Vec<Tried>,
-    /// Expected quality of the best fusion, by two-fold cross-validation. The best fusion on one half of the queries is
-    /// evaluated on the other half, and vice versa. The result is the mean of both evaluations.
+    /// Expected quality of the best fusion on new queries, by two-fold cross-validation. The best fusion on one half of
+    /// the queries is evaluated on the other half, and vice versa. The result is the mean of both evaluations.
     pub expected: Quality,
     /// Quality of the current default: the tuned fusion of the index, or else the built-in default.
     #[serde(rename = "unasked")]
@@ -85,8 +87,8 @@ fn grid() -> Vec<Fusion> {
 }
 
 impl Tuned {
-    /// Returns the fusion with the best MAP. Returns `None` unless this MAP and the expected MAP are both greater than
-    /// the MAP of the current default.
+    /// Returns the fusion with the best MAP if it is better than the current default. Returns `None` unless both its
+    /// MAP and the expected MAP are greater than the MAP of the current default.
     pub fn better(&self) -> Option<&Tried> {
         let best = self.tried.first()?;
         (self.expected.map > self.default_quality.map && best.quality.map > self.default_quality.map)
@@ -95,8 +97,8 @@ impl Tuned {
 }
 
 impl Searcher {
-    /// Evaluates a grid of fusions, and the current default, on labeled requests. Returns an error if fewer than two
-    /// requests have a relevant item in the index, or if a hybrid search fails.
+    /// Evaluates a grid of fusions and the current default on labeled queries. Returns an error if fewer than two
+    /// queries have a relevant item in the index, or if a hybrid search fails.
     pub fn tune(&self, labeled: &[LabeledQuery]) -> Result<Tuned> {
         let (mut judged, mut unknown) = (Vec::new(), Vec::new());
         for one in labeled {
@@ -134,7 +136,7 @@ impl Searcher {
         };
         let best = |wanted: &dyn Fn(usize) -> bool| {
             let map = |fusion: &usize| mean(*fusion, wanted).map;
-            // Of equally good fusions, take the first, which is the simplest.
+            // If several fusions are equally good, take the first of them, which is the simplest.
             (0..fusions.len()).max_by(|a, b| map(a).total_cmp(&map(b)).then(b.cmp(a))).unwrap_or(0)
         };
         let (even, odd) = (|n: usize| n.is_multiple_of(2), |n: usize| !n.is_multiple_of(2));
@@ -163,7 +165,7 @@ impl Searcher {
             .is_ok_and(|(_, turn)| kind.is_none_or(|kind| (kind == Kind::Utterances) == turn.is_some()))
     }
 
-    /// Returns the ranking quality for one request, for each fusion in order.
+    /// Returns the ranking quality of each fusion for one labeled query, in the order of `fusions`.
     fn qualities(&self, labeled: &LabeledQuery, fusions: &[Fusion]) -> Result<Vec<Quality>> {
         let request = SearchRequest { mode: Some(Mode::Hybrid), ..labeled.request.clone() };
         let candidates = request.candidates.max(DEPTH);
@@ -200,7 +202,7 @@ struct Judge<'a> {
     cache: RefCell<Cache>,
 }
 
-/// Cache of the cosines and ids of candidates. They are computed or read only once for all fusions.
+/// Cache of the cosines and ids of candidates, so that they are computed or read only once for all fusions.
 #[derive(Default)]
 struct Cache {
     cosines: HashMap<(Version, Option<TurnNo>), Option<f32>>,
@@ -250,8 +252,8 @@ impl Judge<'_> {
 }
 
 impl Quality {
-    /// Computes the quality of the ranking for one query. `hits` gives for each result whether it is relevant;
-    /// `relevant` is the total number of relevant items.
+    /// Computes the quality of the ranking for one query. `hits` contains true for each relevant result and false for
+    /// each other result, in rank order. `relevant` is the total number of relevant items.
     fn of(hits: impl Iterator<Item = bool>, relevant: usize) -> Self {
         let ranking = Ranking {
             // A ranking has at most `DEPTH` results, so further relevant items must not reduce the quality.
@@ -287,13 +289,13 @@ pub struct Tuning {
     pub queries: usize,
     /// Expected mean average precision, from 0 to 1 (see [`Tuned::expected`]).
     pub expected_map: f64,
-    /// Time of the tuning.
+    /// Time at which the fusion was tuned.
     pub at: Time,
 }
 
 impl Tuning {
-    /// Creates tuned defaults from the result of tuning. Returns `None` if no fusion is better than the current default
-    /// (see [`Tuned::better`]).
+    /// Creates tuned defaults from a tuning result. Returns `None` if no fusion is better than the current default (see
+    /// [`Tuned::better`]).
     pub fn of(tuned: &Tuned) -> Option<Self> {
         let best = tuned.better()?;
         Some(Tuning {
@@ -305,8 +307,8 @@ impl Tuning {
         })
     }
 
-    /// Reads the tuned defaults from an index folder. Returns `None` if there are none, and an error if the file is
-    /// damaged.
+    /// Reads the tuned defaults from an index folder. Returns `None` if the folder has no tuned defaults. Returns an
+    /// error if the file is damaged.
     pub fn read(root: &Path) -> Result<Option<Self>> {
         let path = root.join(NAME);
         let text = match fs::read(&path) {
@@ -334,7 +336,7 @@ impl Tuning {
         files::replace_json(&root.join(NAME), self)
     }
 
-    /// Removes the tuned defaults from an index folder. Returns whether there were any.
+    /// Removes the tuned defaults from an index folder. Returns false if the folder has no tuned defaults.
     pub fn forget(root: &Path) -> Result<bool> {
         let path = root.join(NAME);
         match fs::remove_file(&path) {

@@ -1,4 +1,4 @@
-//! State that all requests share: indexes, API keys, thread pool and metrics.
+//! State that all requests share: indexes, API keys, thread pools and metrics.
 
 use std::{collections::HashSet, sync::Arc, time::Instant};
 
@@ -33,18 +33,19 @@ pub struct App {
     pub(super) keys: Arc<Keys>,
     pub(super) limits: Arc<Limits>,
     pub(super) pool: Pool,
-    /// Pool that runs one operation on a whole index at a time, such as clustering. Such an operation uses all cores.
-    /// Searches run in `pool`.
+    /// Pool for operations on a whole index, such as clustering. It runs one operation at a time, because each
+    /// operation uses all cores. Searches run in `pool` instead.
     pub(super) survey_pool: Pool,
     pub(super) metrics: Arc<Metrics>,
     pub(super) started: Instant,
-    /// Whether the server has no API keys and listens on a loopback address. The Host header must then be a local name.
+    /// Whether the server has no API keys and listens on a loopback address. If so, the Host header of a request must
+    /// be a local name.
     pub(super) loopback: bool,
 }
 
 impl App {
-    /// Opens the indexes, each with a name. Returns an error if two indexes have the same name, if the options are
-    /// invalid, or if an index cannot be opened.
+    /// Opens the indexes, which are pairs of a name and a location. Returns an error if two indexes have the same name,
+    /// if the options are invalid, or if an index cannot be opened.
     pub fn open(
         indexes: Vec<(String, Box<dyn Location>)>,
         hooks: &Arc<dyn ServerHooks>,
@@ -78,7 +79,8 @@ impl App {
         self.indexes.iter().map(|hosted| (hosted.name.clone(), hosted.current())).collect()
     }
 
-    /// Hides paths and addresses of indexes from clients: replaces them in an error with the index names.
+    /// Replaces the paths and addresses of indexes in an error response with the index names, so that clients do not
+    /// see them.
     pub(super) fn hidden(&self, problem: Problem) -> Problem {
         self.indexes.iter().fold(problem, |problem, hosted| hosted.hidden(problem))
     }
@@ -86,8 +88,8 @@ impl App {
     /// Reloads indexes that other processes have changed.
     pub(super) fn follow(&self) {
         for hosted in self.indexes.iter() {
-            // If an index cannot be reloaded, its old state stays in use or it is marked unavailable. The next call
-            // tries again.
+            // If an index cannot be reloaded, its old state stays in use, or the index is marked as unavailable. The
+            // next call retries.
             let _ = hosted.follow();
         }
     }
@@ -98,13 +100,13 @@ impl App {
 pub(super) struct Client(pub(super) Option<Key>);
 
 impl Client {
-    /// Indexes that the client may access.
+    /// Returns the indexes that the client may access.
     pub(super) fn indexes<'a>(&self, app: &'a App) -> impl Iterator<Item = &'a Arc<HostedIndex>> {
         app.indexes.iter().filter(|hosted| self.0.as_ref().is_none_or(|key| key.allows_index(&hosted.name)))
     }
 
-    /// Returns the index with this name or, without a name, the only index that the client may access. Returns an
-    /// error if there is no such index for this client.
+    /// Returns the index with this name, or an error if the client may not access it. If `name` is `None`, returns the
+    /// only index that the client may access, or an error if the client may access several indexes or none.
     pub(super) fn index<'a>(&self, app: &'a App, name: Option<&str>) -> Outcome<&'a Arc<HostedIndex>> {
         let mut allowed = self.indexes(app);
         match name {
@@ -129,22 +131,24 @@ impl Client {
         }
     }
 
-    /// Returns the current state of an index. Fails if the client may not access it or its engine is unavailable.
+    /// Returns the current state of an index. Returns an error if the client may not access the index, or if its engine
+    /// is unavailable.
     pub(super) fn opened(&self, app: &App, name: Option<&str>) -> Outcome<Arc<OpenIndex>> {
         self.index(app, name)?.available()
     }
 
-    /// Whether the client may see all dialogues of every index.
+    /// Returns whether the client may see all dialogues of every index.
     pub(super) fn is_unrestricted(&self) -> bool {
         self.0.as_ref().is_none_or(|key| key.filter.is_none() && key.indexes.is_empty())
     }
 
-    /// Filter of the dialogues that the client may see; `None` means all.
+    /// Returns the filter for the dialogues that the client may see. Returns `None` if the client may see all
+    /// dialogues.
     pub(super) fn filter(&self) -> Option<&Filter> {
         self.0.as_ref().and_then(|key| key.filter.as_ref())
     }
 
-    /// Combines a requested filter with the filter of the client's key. Returns `None` if there is neither.
+    /// Combines a requested filter with the filter of the client's key. Returns `None` if neither filter exists.
     pub(super) fn restrict(&self, requested: Option<Filter>) -> Result<Option<Filter>> {
         Ok(match (self.filter(), requested) {
             (Some(own), Some(requested)) => Some(own.and(&requested)?),
@@ -152,19 +156,19 @@ impl Client {
         })
     }
 
-    /// Whether the client may see a dialogue.
+    /// Returns whether the client may see a dialogue.
     pub(super) fn can_see(&self, dialogue: &Dialogue) -> bool {
         self.filter().is_none_or(|filter| filter.matches(dialogue))
     }
 }
 
-/// State of an index at one point in time.
+/// State of an open index at one point in time. A reload of the index creates a new state.
 pub struct OpenIndex {
-    /// Searcher of this state.
+    /// Searcher over this state of the index.
     pub searcher: Searcher,
     /// Encoder for queries. `None` if the index has no vectors or the encoder is not available.
     pub encoder: Option<Arc<dyn Encoder>>,
-    /// Error from opening the encoder. `None` if the encoder is open or the index has no vectors.
+    /// Error that occurred when the encoder was opened. `None` if the encoder is open or the index has no vectors.
     pub without_encoder: Option<Error>,
     pub(super) surveys: ResponseCache,
 }
@@ -178,12 +182,13 @@ impl OpenIndex {
         OpenIndex { searcher, encoder, without_encoder, surveys: ResponseCache::default() }
     }
 
-    /// Returns the records of a local index. Fails for a remote engine; `what` names the operation in the error.
+    /// Returns the snapshot of a local index, which contains its records. Returns an error if the engine is remote. The
+    /// error message names `what` as the unsupported operation.
     pub(super) fn snapshot(&self, what: &str) -> Result<&Snapshot> {
         Ok(self.searcher.embedded(what)?.snapshot())
     }
 
-    /// Reads a dialogue; `None` if it does not exist.
+    /// Reads a dialogue. Returns `None` if it does not exist.
     pub(super) fn dialogue(&self, id: &str) -> Result<Option<Dialogue>> {
         let found = self.searcher.engine().view().record(DialogueId::new(id)?.key())?;
         Ok(found.map(|(_, dialogue)| dialogue))
@@ -216,8 +221,8 @@ impl OpenIndex {
         Ok(found)
     }
 
-    /// Returns those of the given dialogue ids that the client may see. A search filter can match a single turn of a hidden
-    /// dialogue, so each dialogue is checked as a whole.
+    /// Returns the ids of those dialogues in `ids` that the client may see. A search filter can match a single turn of
+    /// a hidden dialogue, so this function checks each dialogue as a whole.
     fn visible<'a>(&self, ids: impl Iterator<Item = &'a str>, client: &Client) -> Result<HashSet<String>> {
         let view = self.searcher.engine().view();
         let ids: HashSet<&str> = ids.collect();
@@ -235,7 +240,7 @@ impl OpenIndex {
         Ok(visible)
     }
 
-    /// Finds responses to a context. Responses from the index come only from dialogues that the client may see.
+    /// Finds replies to a conversation. Replies from the index come only from dialogues that the client may see.
     pub(super) fn respond(&self, mut request: RespondRequest, client: &Client) -> Outcome<Replies> {
         request.check()?;
         if request.candidates.is_empty() {
@@ -254,7 +259,7 @@ impl OpenIndex {
         Ok(found)
     }
 
-    /// Returns the encoder of the vectors, or an error with the reason why there is none.
+    /// Returns the encoder that made the vectors. If it is not available, returns an error with the reason.
     pub(super) fn encoder(&self) -> Outcome<&Arc<dyn Encoder>> {
         match (&self.encoder, &self.without_encoder) {
             (Some(encoder), _) => Ok(encoder),
@@ -263,14 +268,15 @@ impl OpenIndex {
         }
     }
 
-    /// Error for an index without vectors. Its hint says how to create them.
+    /// Creates the error for an index without vectors. Its hint explains how to create them.
     fn no_vectors_error(&self) -> Problem {
         let hint = self.searcher.engine().no_vectors_error().hint();
         Problem { hint, ..Problem::unavailable("this index has no vectors") }
     }
 }
 
-/// Error for a request that needs the model of an index. `why` is the error from opening the model.
+/// Creates the error for a request that needs the model of an index, if the model is not available. `why` is the error
+/// that occurred when the model was opened.
 pub(super) fn no_encoder(why: &Error) -> Problem {
     let problem = Problem::unavailable(format!("the model of this index is not available: {why}"));
     let lexical = "use \"mode\": \"bm25\" for a search without the model";

@@ -17,7 +17,8 @@ use turnwise_encoder::{
 /// Maximum size of a batch in bytes of text, about two thousand tokens.
 const BUDGET: usize = 8 << 10;
 
-/// Encoder that encodes the texts of concurrent calls in one batch. Calls with more text than [`BUDGET`] run alone.
+/// Encoder that encodes the texts of concurrent calls in one batch. A call with more text than [`BUDGET`] is encoded
+/// alone.
 pub(super) struct BatchingEncoder {
     inner: Arc<dyn Encoder>,
     queue: Arc<Queue>,
@@ -34,7 +35,7 @@ struct State {
     closed: bool,
 }
 
-/// Texts of one request that wait to be encoded, and the channel for their vectors.
+/// Waiting texts of one request, with the channel that receives their vectors.
 struct Job {
     texts: Vec<String>,
     bytes: usize,
@@ -43,7 +44,7 @@ struct Job {
 }
 
 impl BatchingEncoder {
-    /// Starts the encoding thread. `observe` receives the number of requests in each batch.
+    /// Creates the encoder and starts its thread. The thread calls `observe` with the number of requests in each batch.
     pub(super) fn new(inner: Arc<dyn Encoder>, observe: impl Fn(usize) + Send + 'static) -> Result<Self> {
         let queue = Arc::new(Queue { state: Mutex::default(), wake: Condvar::new() });
         let (encoder, shared) = (inner.clone(), queue.clone());
@@ -75,7 +76,8 @@ impl Queue {
         self.wake.notify_one();
     }
 
-    /// Waits for the next batch; `None` once the queue is closed and empty. All jobs of a batch have the same options.
+    /// Waits for the next batch and removes it from the queue. All jobs of a batch have the same options. Returns
+    /// `None` if the queue is closed and empty.
     fn next(&self) -> Option<Vec<Job>> {
         let mut state = self.lock();
         loop {
@@ -98,7 +100,8 @@ impl Queue {
     }
 }
 
-/// Encodes a batch. If that fails, encodes each job alone, because one invalid text must not affect other requests.
+/// Encodes a batch and sends each job its vectors. If the batch fails, encodes each job alone, because one invalid text
+/// must not affect other requests.
 fn answer(encoder: &dyn Encoder, jobs: Vec<Job>) {
     let encode = |texts: &[&str], options: &TextOptions| {
         catch_unwind(AssertUnwindSafe(|| encoder.encode(texts, options)))
@@ -122,7 +125,7 @@ fn answer(encoder: &dyn Encoder, jobs: Vec<Job>) {
     for job in &jobs {
         let mut vectors = Vectors::new(encoder.dim());
         rows.by_ref().take(job.texts.len()).for_each(|row| vectors.push(row));
-        // The number of tokens of one job is not known. Searches do not need it.
+        // The number of tokens is known only for the whole batch. Searches do not need the number for each job.
         let _ = job.reply.send(Ok(Encoded { vectors, spent: EncodeStats::default() }));
     }
 }
@@ -195,7 +198,7 @@ mod tests {
     use super::*;
     use turnwise_encoder::fingerprint::Fingerprinter;
 
-    /// Slow encoder. The vector of a text is the length of the text. Fails for the text "bad".
+    /// Slow encoder. The vector of a text has one component, the length of the text. The text "bad" causes an error.
     struct Slow;
 
     impl Encoder for Slow {

@@ -19,10 +19,10 @@ use tokio::sync::mpsc;
 use super::problem::{Outcome, Problem};
 use turnwise_core::error;
 
-/// Response of a handler.
+/// HTTP response that a handler returns.
 pub(super) type HttpResponse = Response<Body>;
 
-/// Reads a request body. Returns an error if the body is longer than `most` bytes or incomplete.
+/// Reads a request body. Returns an error if the body is incomplete or longer than `most` bytes.
 pub(super) async fn read(body: Body, most: usize) -> Outcome<Bytes> {
     match Limited::new(body, most).collect().await {
         Ok(whole) => Ok(whole.to_bytes()),
@@ -59,7 +59,7 @@ fn wrong(e: &serde_json::Error) -> Problem {
         }
         (Some("unknown"), Some((name, known))) => {
             let problem = Problem::request(text.clone());
-            // For an unknown value, serde does not report the field.
+            // If a value is unknown, serde does not report the name of its field.
             let problem = if text.starts_with("unknown field") { problem.param(*name) } else { problem };
             match error::closest_name(name, known.iter().copied()) {
                 Some(near) => problem.hint(format!("did you mean `{near}`?")),
@@ -88,14 +88,14 @@ pub(super) fn json(status: StatusCode, value: &impl Serialize) -> HttpResponse {
     response
 }
 
-/// Creates a response with status 200 and a content type.
+/// Creates a response with status 200, a body and the content type `kind`.
 pub(super) fn of(bytes: impl Into<Body>, kind: &'static str) -> HttpResponse {
     let mut response = Response::new(bytes.into());
     response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
     response
 }
 
-/// Format of the response that the client accepts.
+/// Format of a response body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ResponseFormat {
     /// One JSON document.
@@ -107,7 +107,7 @@ pub(super) enum ResponseFormat {
 }
 
 impl ResponseFormat {
-    /// Returns the first supported format in the Accept header, or one JSON document if there is none.
+    /// Returns the first supported format in the Accept header. If there is none, returns [`ResponseFormat::Whole`].
     pub(super) fn of(headers: &HeaderMap) -> Self {
         let accepted = headers.get_all(header::ACCEPT).iter().filter_map(|value| value.to_str().ok());
         let kinds = accepted.flat_map(|value| value.split(',')).filter_map(|kind| kind.split(';').next());
@@ -130,7 +130,7 @@ impl ResponseFormat {
         }
     }
 
-    /// Appends an item to `out`. `name` is the event type of a server-sent event.
+    /// Appends an item to `out` as a line or as a server-sent event. `name` is the type of the event.
     pub(super) fn write(self, name: &str, item: &impl Serialize, out: &mut Vec<u8>) -> Outcome<()> {
         let json = serde_json::to_vec(item).map_err(|e| Problem::internal(e.to_string()))?;
         if self == ResponseFormat::Events {
@@ -142,8 +142,8 @@ impl ResponseFormat {
     }
 }
 
-/// Creates a response with one JSON line or event per item. The last line or event is `rest`, the other fields of the
-/// response.
+/// Creates a response with one JSON line or event per item. `name` is the type of these events. The last line or event
+/// is `rest`, which contains the other fields of the response.
 pub(super) fn list(
     form: ResponseFormat,
     items: &[impl Serialize],
@@ -156,8 +156,8 @@ pub(super) fn list(
     Ok(of(out, form.kind()))
 }
 
-/// Body whose pieces come from a channel. An empty piece ends the body. If the channel closes without an empty piece, the
-/// connection is aborted, so that the client detects the incomplete response.
+/// Response body whose pieces come from a channel. An empty piece ends the body. If the channel closes without an empty
+/// piece, the connection is aborted, so that the client detects the incomplete response.
 pub(super) struct ChunkedBody(pub(super) mpsc::Receiver<Bytes>);
 
 impl hyper::body::Body for ChunkedBody {

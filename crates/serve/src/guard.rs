@@ -15,19 +15,19 @@ use super::{
     problem::{Outcome, Problem},
 };
 
-/// Permission that a client needs for a route.
+/// Permission that a route requires from a client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Access {
-    /// No key, because the response contains no index data.
+    /// No permission. The client needs no key, because the response contains no index data.
     Public,
-    /// A key with the scope `read`.
+    /// The scope `read` of an API key.
     Read,
-    /// A key with the scope `write`.
+    /// The scope `write` of an API key.
     Write,
 }
 
-/// Security headers of every response. They keep browsers from running foreign scripts, showing the page in a frame of
-/// another site, and guessing content types.
+/// Security headers of every response. They prevent browsers from running foreign scripts, from showing the page in a
+/// frame of another site, and from guessing content types.
 const HEADERS: [(HeaderName, &str); 5] = [
     (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
     (header::X_FRAME_OPTIONS, "DENY"),
@@ -40,7 +40,8 @@ const HEADERS: [(HeaderName, &str); 5] = [
     (HeaderName::from_static("cross-origin-resource-policy"), "same-origin"),
 ];
 
-/// Middleware around all routes: checks the origin, applies the time limit, adds headers and records metrics.
+/// Middleware around all routes: checks the origin of the request, applies the time limit, adds headers and records
+/// metrics.
 pub(super) async fn around(State(app): State<App>, request: Request, next: Next) -> HttpResponse {
     let started = Instant::now();
     let path = request.extensions().get::<MatchedPath>().map(|path| path.as_str().to_owned());
@@ -72,8 +73,9 @@ pub(super) async fn around(State(app): State<App>, request: Request, next: Next)
     response
 }
 
-/// Returns an error for a cross-origin request, because another site must not send requests on behalf of a visitor. A
-/// loopback server without keys also refuses foreign host names, which prevents DNS rebinding.
+/// Returns an error for a cross-origin request, because another site must not send requests on behalf of a visitor. If
+/// the server has no keys and listens on a loopback address, also returns an error for a Host header that is not a
+/// local name. This prevents DNS rebinding. Returns `None` if the request is allowed.
 fn refuse_foreign(app: &App, headers: &HeaderMap) -> Option<Problem> {
     let text = |name| headers.get(name).and_then(|value| value.to_str().ok());
     let host = text(header::HOST);
@@ -86,7 +88,7 @@ fn refuse_foreign(app: &App, headers: &HeaderMap) -> Option<Problem> {
     (!is_same).then(|| Problem::forbidden("cross-origin requests are not allowed"))
 }
 
-/// Whether a Host header names this machine. The port is ignored.
+/// Returns whether the value of a Host header is a local name of this machine. Ignores the port.
 fn is_local(host: &str) -> bool {
     let name = match host.strip_prefix('[') {
         Some(rest) => rest.split(']').next().unwrap_or_default(),
@@ -96,7 +98,8 @@ fn is_local(host: &str) -> bool {
         || name.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback())
 }
 
-/// Authenticates the client of a request and checks that it has the permission `access`.
+/// Authenticates the client of a request by its API key. Returns an error if the key is missing or unknown, or does not
+/// have the permission `access`.
 pub(super) fn client(app: &App, headers: &HeaderMap, access: Access) -> Outcome<Client> {
     if access == Access::Public || app.keys.is_empty() {
         return Ok(Client::default());

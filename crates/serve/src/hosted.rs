@@ -1,4 +1,5 @@
-//! Indexes that are served. An index stays open and is reloaded after a change; running requests continue on the old state.
+//! Indexes that are served. An index stays open and is reloaded after a change. Requests that already run continue with
+//! the old state.
 
 use std::{
     path::Path,
@@ -22,23 +23,25 @@ use turnwise_index::{
 };
 use turnwise_search::Searcher;
 
-/// Callbacks from the server to the program: they open models, update indexes and make the benchmark report.
+/// Callbacks from the server to the program that embeds it. They open models, update indexes and create the benchmark
+/// report.
 pub trait ServerHooks: Send + Sync {
-    /// Opens the encoder of an index. `recipe` says how the vectors were made; `place` names the index in messages.
+    /// Opens the encoder that made the vectors of an index. `recipe` describes how the vectors were made. `place` is
+    /// the path or address of the index, for messages.
     fn encoder(&self, recipe: &Recipe, place: &str) -> Result<Arc<dyn Encoder>>;
 
-    /// Makes new records of an index folder searchable: updates the lexical index and the vectors. Reports errors to the
-    /// operator of the server.
+    /// Makes new records in the index folder `index` searchable: updates the lexical index and the vectors. Reports
+    /// errors to the operator of the server.
     fn derive(&self, index: &Path);
 
-    /// Benchmark report as HTML; `None` if no benchmarks were run.
+    /// Returns the benchmark report as HTML. Returns `None` if no benchmarks were run.
     fn report(&self) -> Result<Option<String>>;
 }
 
-/// Minimum time between two attempts to open a model that is missing.
+/// Minimum time between two attempts to open a missing model.
 const MODEL_INTERVAL: Duration = Duration::from_secs(5);
-/// Minimum time between two reloads, as a multiple of the duration of the last reload. Reloading then takes at most
-/// about a tenth of the time.
+/// Minimum time between two reloads, as a multiple of the duration of the last reload. The factor 10 means that
+/// reloading takes at most about a tenth of the total time.
 const SHARE: u32 = 10;
 /// Value of the Retry-After header for an unavailable engine, in seconds.
 const RETRY_AFTER: u32 = 2;
@@ -47,46 +50,48 @@ const RETRY_AFTER: u32 = 2;
 pub(super) struct HostedIndex {
     pub(super) name: String,
     pub(super) location: Box<dyn Location>,
-    /// Stored responses of requests with an idempotency key.
+    /// Stored responses to requests with an idempotency key.
     pub(super) responses: IdempotentResponses,
     hooks: Arc<dyn ServerHooks>,
     metrics: Arc<Metrics>,
-    /// Lock that a write request holds, so that only one writes at a time.
+    /// Lock that a write request holds, so that only one request writes at a time.
     pub(super) writing: Arc<tokio::sync::Mutex<()>>,
     deriving: Mutex<Deriving>,
     current: RwLock<Arc<OpenIndex>>,
-    /// Error response if a remote engine was unavailable at the last attempt to reload; otherwise `None`.
+    /// Error response to send if the engine is remote and was unavailable at the last attempt to reload; otherwise
+    /// `None`.
     unavailable: RwLock<Option<Problem>>,
-    /// State of reloading. It is locked during a reload, so that only one runs at a time.
+    /// State of reloading. It is locked during a reload, so that only one reload runs at a time.
     reload: Mutex<Reload>,
 }
 
 /// State of the thread that makes new records searchable.
 #[derive(Default)]
 struct Deriving {
-    /// Whether records were written since the thread last started its work.
+    /// Whether the thread must do its work again, because records were written since it last started.
     wanted: bool,
     running: bool,
 }
 
 /// State of reloading an index.
 struct Reload {
-    /// Change token that the index had when it was opened. A different token means a change. `None` if unreadable.
+    /// Change token that the index had when it was opened. `None` if the token could not be read. If the current token
+    /// is different, the index was changed.
     change_token: Option<ChangeToken>,
     /// Time of the last check for a change.
     checked: Instant,
     /// Time and duration of the last reload.
     opened: (Instant, Duration),
-    /// Encoder of the open state. `None` if the index has no vectors or the encoder could not be opened.
+    /// Encoder of the open index. `None` if the index has no vectors or the encoder could not be opened.
     encoder: Option<OpenEncoder>,
 }
 
 /// An encoder that stays open while the index is reloaded.
 struct OpenEncoder {
-    /// Description of the vectors that `encoder` was opened for.
+    /// Description of the vectors for which `encoder` was opened.
     recipe: Recipe,
     encoder: Arc<dyn Encoder>,
-    /// Wrapper of `encoder` that encodes queries of concurrent requests in batches.
+    /// Wrapper around `encoder` that encodes the queries of concurrent requests in batches.
     batching: Arc<dyn Encoder>,
 }
 
@@ -99,7 +104,7 @@ impl HostedIndex {
     ) -> Result<Self> {
         let started = Instant::now();
         let mut encoder = None;
-        // A Milvus collection has no change token until it is loaded; opening the location loads it.
+        // Ignore an error here: a Milvus collection has no change token until it is loaded, and `open_index` loads it.
         let change_token = location.change_token().ok();
         let opened = open_index(location.as_ref(), hooks.as_ref(), &metrics, &mut encoder)?;
         let now = Instant::now();
@@ -124,17 +129,17 @@ impl HostedIndex {
         })
     }
 
-    /// Returns the current state of the index. The state stays usable after a reload.
+    /// Returns the current state of the index. The returned state stays usable after a reload.
     pub(super) fn current(&self) -> Arc<OpenIndex> {
         self.current.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Error response if the engine is unavailable; otherwise `None`.
+    /// Returns the error response to send if the engine is unavailable. Returns `None` if the engine is available.
     pub(super) fn unavailable(&self) -> Option<Problem> {
         self.unavailable.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Returns the current state of the index, or the error response if its engine is unavailable.
+    /// Returns the current state of the index. If its engine is unavailable, returns the error response to send.
     pub(super) fn available(&self) -> Outcome<Arc<OpenIndex>> {
         match self.unavailable() {
             Some(problem) => Err(problem),
@@ -142,8 +147,9 @@ impl HostedIndex {
         }
     }
 
-    /// Reloads the index if it changed, or if its model or engine was unavailable. Does nothing soon after the last
-    /// reload or check. Returns true after a reload. After an error, keeps the old state.
+    /// Reloads the index if it was changed, or if its model or engine was unavailable. Does nothing if the last reload
+    /// or the last check was too recent. Returns whether the index was reloaded. If reloading fails, keeps the old
+    /// state.
     pub(super) fn follow(&self) -> Result<bool> {
         let mut reload = self.reload();
         let (when, took) = reload.opened;
@@ -164,7 +170,7 @@ impl HostedIndex {
         self.reopen(&mut reload, change_token).map(|()| true)
     }
 
-    /// Reloads the index after a change by this server.
+    /// Reloads the index. Must be called after this server has changed the index.
     pub(super) fn changed(&self) -> Result<()> {
         let mut reload = self.reload();
         let change_token = self.location.change_token().ok();
@@ -177,7 +183,7 @@ impl HostedIndex {
             open_index(self.location.as_ref(), self.hooks.as_ref(), &self.metrics, &mut reload.encoder);
         reload.opened = (Instant::now(), started.elapsed());
         let unavailable = match &opened {
-            // Open files remain readable even if their folder is gone.
+            // A local index stays available, because open files remain readable even if their folder was removed.
             Err(e) if self.location.folder().is_none() => Some(engine_unavailable(e)),
             _ => None,
         };
@@ -187,8 +193,8 @@ impl HostedIndex {
         Ok(())
     }
 
-    /// Starts a thread that makes new records of an index folder searchable. If the thread already runs, makes it
-    /// repeat its work afterwards. Does nothing for a remote engine.
+    /// Starts a thread that makes new records of an index folder searchable. If the thread already runs, it repeats its
+    /// work once when it is done. Does nothing for a remote engine.
     pub(super) fn derive(self: &Arc<Self>) {
         let Some(folder) = self.location.folder().map(Path::to_owned) else { return };
         let next = |hosted: &HostedIndex| -> bool {
@@ -215,7 +221,8 @@ impl HostedIndex {
         }
     }
 
-    /// Hides the path or address of the index from clients: replaces it in an error with the index name.
+    /// Replaces the paths and addresses of the index in an error response with the index name, so that clients do not
+    /// see them.
     pub(super) fn hidden(&self, problem: Problem) -> Problem {
         self.location
             .places()
@@ -228,12 +235,14 @@ impl HostedIndex {
     }
 }
 
-/// Error response for a remote engine that could not be opened. It asks the client to retry.
+/// Creates the error response for a remote engine that could not be opened. It asks the client to retry.
 fn engine_unavailable(e: &Error) -> Problem {
     Problem { hint: e.hint(), retry_after: Some(RETRY_AFTER), ..Problem::unavailable(e.to_string()) }
 }
 
-/// Opens an index and, unless `known` fits its vectors, an encoder. Without an encoder, only lexical search works.
+/// Opens an index and the encoder that made its vectors. Uses the encoder in `known` if it has the same recipe as the
+/// vectors; otherwise, opens an encoder and stores it in `known`. If the encoder cannot be opened, only lexical search
+/// works.
 fn open_index(
     location: &dyn Location,
     hooks: &dyn ServerHooks,
@@ -261,7 +270,7 @@ fn open_index(
     }
 }
 
-/// Opens the encoder that made the vectors (see `recipe`), and starts the thread that batches its queries.
+/// Opens the encoder that made the vectors with this recipe, and starts the thread that encodes queries in batches.
 fn open_encoder(
     recipe: Recipe,
     place: &str,

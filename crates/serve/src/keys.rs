@@ -12,17 +12,17 @@ use turnwise_corpus::filter::Filter;
 #[derive(Debug, Clone, Default)]
 pub struct Keys(Vec<Key>);
 
-/// API key. It holds a digest of the secret instead of the secret.
+/// API key. It contains a digest of the secret instead of the secret.
 #[derive(Clone)]
 pub struct Key {
-    /// Name of the key, for error messages and stored responses.
+    /// Name of the key. Error messages and stored responses identify the key by its name.
     pub name: String,
     digest: [u8; 32],
     /// Operations that the key allows.
     pub scopes: Scopes,
-    /// Filter of the dialogues that the key may see; `None` means all.
+    /// Filter for the dialogues that are visible with this key. `None` means all dialogues.
     pub filter: Option<Filter>,
-    /// Indexes that the key may access. An empty list means all.
+    /// Names of the indexes that are accessible with this key. An empty list means all indexes.
     pub indexes: Vec<String>,
 }
 
@@ -70,8 +70,8 @@ enum Scope {
     Write,
 }
 
-/// Fields that the filter of a key may use: those of a whole dialogue. A filter on a field of a turn would hide some turns,
-/// but show them as context of other turns.
+/// Names of the fields that the filter of a key may use. They are fields of a whole dialogue. A filter on a field of a
+/// turn would hide some turns as hits, but show them as context of other turns.
 const DIALOGUE_FIELDS: [&str; 7] = ["id", "corpus", "source", "title", "language", "domain", "meta.KEY"];
 
 impl Keys {
@@ -80,24 +80,25 @@ impl Keys {
         Keys::default()
     }
 
-    /// Whether there are no keys.
+    /// Returns whether there are no keys.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Number of keys.
+    /// Returns the number of keys.
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Reads a TOML file of `[[key]]` tables with `name`, `secret` or `sha256`, `scopes`, `filter` and `indexes`.
-    /// Returns an error if the file contains no key, or an invalid or duplicate key.
+    /// Reads a TOML file of `[[key]]` tables. Each table has a `name` and either a `secret` or its `sha256`. The fields
+    /// `scopes`, `filter` and `indexes` are optional. Returns an error if the file contains no key, or an invalid or
+    /// duplicate key.
     pub fn read(path: &Path) -> Result<Self> {
         let text = fs::read_to_string(path).at("read", path)?;
         let file: KeyFile = toml::from_str(&text).map_err(|e| {
             let line =
                 e.span().map_or(1, |span| text[..span.start.min(text.len())].matches('\n').count() + 1);
-            // Use only the first line. The other lines quote the file, including its secrets.
+            // Use only the first line of the message. The other lines quote the file, including its secrets.
             let what = e.message().lines().next().unwrap_or_default().to_owned();
             Error::data(format!("{}:{line}: {what}", path.display()))
         })?;
@@ -151,7 +152,7 @@ impl Keys {
         Ok(self)
     }
 
-    /// Returns an error if a key names an index that is not served, because the name is probably misspelled.
+    /// Returns an error if a key names an index that is not in `indexes`, because the name is probably misspelled.
     pub(super) fn check_indexes<'a>(&self, indexes: impl Iterator<Item = &'a str> + Clone) -> Result<()> {
         for key in &self.0 {
             let Some(wrong) = key.indexes.iter().find(|name| indexes.clone().all(|index| index != *name))
@@ -168,7 +169,7 @@ impl Keys {
         Ok(())
     }
 
-    /// Finds the key with this secret. Compares all digests in constant time.
+    /// Finds the key with this secret. The time does not depend on whether or where the secret occurs.
     pub(super) fn of(&self, secret: &str) -> Option<&Key> {
         let digest = digest(secret);
         self.0.iter().fold(None, |found, key| if same(&key.digest, &digest) { Some(key) } else { found })
@@ -204,7 +205,7 @@ impl Key {
         })
     }
 
-    /// Whether the key may access an index.
+    /// Returns whether an index is accessible with this key.
     pub fn allows_index(&self, index: &str) -> bool {
         self.indexes.is_empty() || self.indexes.iter().any(|name| name == index)
     }
@@ -214,7 +215,7 @@ fn digest(secret: &str) -> [u8; 32] {
     Sha256::digest(secret.as_bytes()).into()
 }
 
-/// Compares two digests in constant time, so that an attacker learns nothing from the duration.
+/// Returns whether two digests are equal. Takes constant time, so that an attacker learns nothing from the duration.
 fn same(a: &[u8; 32], b: &[u8; 32]) -> bool {
     std::hint::black_box(a.iter().zip(b).fold(0u8, |differs, (a, b)| differs | (a ^ b))) == 0
 }

@@ -1,10 +1,10 @@
-//! HTTP server: the REST API, the Model Context Protocol (MCP) and the web page. Search requests and responses are the same as
-//! in the library and on the command line.
+//! HTTP server: the REST API, the Model Context Protocol (MCP) and the web page. Search requests and responses have the
+//! same format as in the library and on the command line.
 //!
 //! A request passes through `listen` (connections), `guard` (authentication, time limit, headers, metrics) and its
-//! route. Slow work runs in `pool`, which bounds the queue. `batching` encodes the queries of concurrent requests
-//! together. `hosted` keeps an index open and reloads it when another process changes it. A `Location` of the crate
-//! `turnwise-index` opens an index: a folder, or a collection of a remote engine.
+//! route. Slow work runs in `pool`, which limits the number of waiting requests. `batching` encodes the queries of
+//! concurrent requests in one batch. `hosted` keeps an index open and reloads it when another process changes it. A
+//! `Location` of the crate `turnwise-index` opens an index: a folder, or a collection of a remote engine.
 //!
 //! ```no_run
 //! use std::sync::Arc;

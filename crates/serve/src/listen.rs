@@ -1,4 +1,4 @@
-//! Connections: accepts them, disconnects clients that stop reading a response, and shuts down gracefully.
+//! Network connections: accepts them, disconnects clients that stop reading a response, and shuts down gracefully.
 
 use std::{
     future::Future,
@@ -28,14 +28,14 @@ use tokio_rustls::TlsAcceptor;
 use super::{App, Options, metrics::Metrics, options::tls_acceptor, routes};
 use turnwise_core::error::{Error, IoContext, Result};
 
-/// Interval between checks for changes by other processes.
+/// Interval between two checks of an index for changes by other processes.
 const CHANGE_INTERVAL: Duration = Duration::from_millis(250);
-/// Interval between checks for a stop request.
+/// Interval between two checks for a request to stop the server.
 const STOP_INTERVAL: Duration = Duration::from_millis(50);
-/// Pause after a failed accept, for example when file descriptors are exhausted.
+/// Pause after a connection could not be accepted, for example because no file descriptors are left.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// Server that is bound to its address. It answers requests after `run` is called.
+/// Server that is bound to its address. It answers requests only while [`BoundServer::run`] runs.
 pub struct BoundServer {
     app: App,
     options: Options,
@@ -68,8 +68,8 @@ pub fn bind(app: App, options: Options) -> Result<BoundServer> {
 }
 
 impl BoundServer {
-    /// Serves requests until `stops` returns true, then waits for running requests, at most
-    /// [`Limits::drain_timeout`](crate::Limits::drain_timeout).
+    /// Serves requests until `stops` returns true. Then waits until the running requests are complete, at most for the
+    /// time [`Limits::drain_timeout`](crate::Limits::drain_timeout).
     pub fn run(self, stops: impl Fn() -> bool) -> Result<()> {
         let runtime = runtime()?;
         let stop = async {
@@ -78,7 +78,7 @@ impl BoundServer {
             }
         };
         let done = runtime.block_on(self.serve(stop));
-        // Blocking work of abandoned requests ends with the process.
+        // Blocking work of requests that are not complete after this time ends with the process.
         runtime.shutdown_timeout(Duration::from_secs(1));
         done
     }
@@ -112,7 +112,7 @@ impl BoundServer {
                 let _held = (permit, counted);
                 let served = async |io: Box<dyn Stream>| {
                     let connection = builder.serve_connection(TokioIo::new(io), service).into_owned();
-                    // A connection error concerns only its client.
+                    // Ignore a connection error, because it affects only the client of this connection.
                     let _ = watcher.watch(connection).await;
                 };
                 match tls {
@@ -153,7 +153,7 @@ impl Drop for Counted {
     }
 }
 
-/// Waits for a free permit and accepts the next connection. Returns `None` after a failed accept.
+/// Waits for a free permit and accepts the next connection. Returns `None` if no connection could be accepted.
 async fn accept(
     listener: &TcpListener,
     permits: &Arc<Semaphore>,
@@ -168,8 +168,8 @@ async fn accept(
     }
 }
 
-/// Regularly checks every index for changes, each in its own task. An engine that does not respond therefore delays no
-/// other index.
+/// Regularly checks every index for changes. Each index has its own task, so an engine that does not respond does not
+/// delay the checks of other indexes.
 async fn follow(app: App) {
     let mut all = JoinSet::new();
     for hosted in app.indexes.iter() {
@@ -279,7 +279,7 @@ mod tests {
                     far.read_exact(&mut eight).await.unwrap();
                 }
             };
-            // Takes longer than the timeout in total, but each write makes progress in time.
+            // The transfer takes longer than the timeout in total, but each write makes progress within the timeout.
             let (sent, ()) = tokio::join!(near.write_all(&[7; 48]), slow);
             sent.unwrap();
             let stuck = near.write_all(&[7; 8]).await.unwrap_err();

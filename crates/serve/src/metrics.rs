@@ -16,10 +16,10 @@ const SECONDS: [f64; 14] =
 /// Upper bounds of the histogram buckets of batch sizes.
 const BATCH_SIZES: [f64; 7] = [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0];
 
-/// Histogram. Its buckets are written cumulatively, as Prometheus requires.
+/// Histogram. The text format of Prometheus requires cumulative counts, so the counts are summed when they are written.
 #[derive(Debug, Clone)]
 struct Histogram {
-    /// Upper bounds of the buckets; a last bucket has no bound.
+    /// Upper bounds of the buckets. One more bucket, the last one, has no upper bound.
     ends: &'static [f64],
     counts: Vec<u64>,
     sum: f64,
@@ -57,11 +57,11 @@ pub(super) struct Metrics {
     connections: AtomicU64,
 }
 
-/// Metric with values that are read when a client requests the metrics.
+/// Metric whose values are read when a client requests the metrics.
 pub(super) struct Gauge<'a> {
     pub(super) name: &'static str,
     pub(super) about: &'static str,
-    /// Labels and value of each series.
+    /// Labels and value of each time series.
     pub(super) values: Vec<(Vec<(&'static str, &'a str)>, f64)>,
 }
 
@@ -75,14 +75,14 @@ impl Metrics {
         }
     }
 
-    /// Records the status and the duration of an answered request.
+    /// Records the status and the duration of a request that was answered.
     pub(super) fn answered(&self, route: &'static str, status: u16, took: Duration) {
         *lock(&self.requests).entry((route, status)).or_default() += 1;
         let mut seconds = lock(&self.seconds);
         seconds.entry(route).or_insert_with(|| Histogram::new(&SECONDS)).add(took.as_secs_f64());
     }
 
-    /// Records the number of queries that were encoded in one batch.
+    /// Records the number of requests whose queries were encoded in one batch.
     pub(super) fn encoded_together(&self, queries: usize) {
         lock(&self.batch_sizes).add(queries as f64);
     }
@@ -95,7 +95,7 @@ impl Metrics {
         self.connections.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// Formats all metrics and the given gauges in the Prometheus text format.
+    /// Returns all metrics and the given gauges in the Prometheus text format.
     pub(super) fn text(&self, gauges: &[Gauge<'_>]) -> String {
         let mut out = String::new();
         head(&mut out, "turnwise_requests_total", "counter", "Answered requests.");
@@ -135,7 +135,7 @@ fn escaped(text: &str) -> String {
     text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
 }
 
-/// Locks a mutex, even if a thread that held it panicked.
+/// Locks a mutex, even if another thread panicked while it held the lock.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

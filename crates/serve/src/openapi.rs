@@ -1,4 +1,4 @@
-//! The OpenAPI document, made from the table of routes and the types of requests and responses.
+//! The OpenAPI document. It is generated from the table of routes and from the types of requests and responses.
 
 use schemars::{SchemaGenerator, generate::SchemaSettings};
 use serde_json::{Map, Value, json};
@@ -9,7 +9,7 @@ use super::{
 };
 use turnwise_corpus::Dialogue;
 
-/// The OpenAPI 3.1 document of the HTTP API.
+/// Returns the OpenAPI 3.1 document of the HTTP API.
 pub fn document() -> Value {
     let mut settings = SchemaSettings::draft2020_12();
     settings.definitions_path = "/components/schemas".into();
@@ -111,7 +111,7 @@ fn response(body: ResponseBody, generator: &mut SchemaGenerator) -> Value {
     }
 }
 
-/// Schema of an error response.
+/// Returns the JSON schema of an error response.
 fn error_schema() -> Value {
     let text = |about: &str| json!({"type": "string", "description": about});
     json!({

@@ -1,4 +1,4 @@
-//! Server options, with the TLS configuration.
+//! Server options, including the TLS configuration.
 
 use std::{
     fs,
@@ -20,13 +20,13 @@ use turnwise_core::error::{Error, IoContext, Result};
 /// Options of a server.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// Address to listen on. Port 0 chooses a free port.
+    /// Address to listen on. If the port is 0, the operating system chooses a free port.
     pub listen: SocketAddr,
     /// API keys. Without keys, requests need no authentication.
     pub keys: Keys,
     /// Whether the server may listen on a non-loopback address without API keys.
     pub allow_without_keys: bool,
-    /// Certificate and private key. Without them, the server uses plain HTTP.
+    /// Certificate and private key for HTTPS. `None` for plain HTTP.
     pub tls: Option<Tls>,
     /// Limits on concurrency, size and time of requests.
     pub limits: Limits,
@@ -35,16 +35,17 @@ pub struct Options {
 /// Paths of a TLS certificate and its private key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Tls {
-    /// Certificate chain, in PEM format.
+    /// Path of the certificate chain, in PEM format.
     pub certificate: PathBuf,
-    /// Private key, in PEM format.
+    /// Path of the private key, in PEM format.
     pub key: PathBuf,
 }
 
 /// Limits on concurrency, size and time of requests.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Limits {
-    /// Maximum number of requests that run at the same time, apart from ingest and operations on a whole index.
+    /// Maximum number of requests that run at the same time. Ingest requests and operations on a whole index do not
+    /// count.
     pub max_concurrent: usize,
     /// Maximum number of requests that wait until they can run. Further requests get status 429.
     pub max_queue: usize,
@@ -52,12 +53,12 @@ pub struct Limits {
     pub max_connections: usize,
     /// Maximum size of a request body in bytes. Ingest requests have no limit.
     pub max_body: usize,
-    /// Time limit from the headers of a request to its response, except for ingest requests. A client that does not
-    /// read its response for this time is disconnected.
+    /// Maximum time from receiving the headers of a request to its response. Ingest requests have no such limit. A
+    /// client that does not read its response for this time is disconnected.
     pub timeout: Duration,
-    /// Time limit for the TLS handshake, and for receiving the headers of a request.
+    /// Maximum time for the TLS handshake, and also for receiving the headers of a request.
     pub header_timeout: Duration,
-    /// Time limit for the running requests when the server stops.
+    /// Maximum time that the server waits for running requests when it stops.
     pub drain_timeout: Duration,
 }
 
@@ -76,7 +77,7 @@ impl Default for Limits {
 }
 
 impl Options {
-    /// Options for local access without API keys.
+    /// Returns the options for local access without API keys, on a port of the loopback address.
     pub fn local(port: u16) -> Self {
         Options {
             listen: SocketAddr::from(([127, 0, 0, 1], port)),
@@ -87,8 +88,8 @@ impl Options {
         }
     }
 
-    /// Returns an error for a non-loopback address without API keys, unless [`Options::allow_without_keys`] is set.
-    /// Also returns an error if a TLS file is missing or invalid.
+    /// Checks the options. Returns an error if the address is not a loopback address and there are no API keys, unless
+    /// [`Options::allow_without_keys`] is set. Also returns an error if a TLS file is missing or invalid.
     pub fn check(&self) -> Result<()> {
         self.tls.as_ref().map(tls_acceptor).transpose()?;
         if self.listen.ip().is_loopback() || !self.keys.is_empty() || self.allow_without_keys {
@@ -102,7 +103,8 @@ impl Options {
     }
 }
 
-/// Reads the certificate and the private key. Returns an error if a file is missing or invalid.
+/// Creates a TLS acceptor from the files of the certificate and the private key. Returns an error if a file is missing
+/// or invalid.
 pub(super) fn tls_acceptor(tls: &Tls) -> Result<TlsAcceptor> {
     let wrong = |path: &Path, what: &str| {
         Error::data(format!("{}: {what}", path.display())).with_hint(

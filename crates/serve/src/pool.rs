@@ -9,7 +9,8 @@ use tokio::sync::Semaphore;
 
 use super::problem::{Outcome, Problem};
 
-/// Runs work on blocking threads. If a client disconnects, its waiting work is dropped; running work continues.
+/// Pool that runs work on blocking threads. If a client disconnects, its work is dropped if it still waits. Work that
+/// already runs continues.
 #[derive(Clone)]
 pub(super) struct Pool {
     permits: Arc<Semaphore>,
@@ -37,18 +38,18 @@ impl Pool {
         }
     }
 
-    /// Number of waiting requests.
+    /// Returns the number of waiting requests.
     pub(super) fn waiting(&self) -> usize {
         self.waiting.load(Ordering::Relaxed)
     }
 
-    /// Number of running requests.
+    /// Returns the number of running requests.
     pub(super) fn running(&self) -> usize {
         self.max_running - self.permits.available_permits().min(self.max_running)
     }
 
-    /// Runs `work` on a blocking thread as soon as fewer than the maximum number of requests run. Returns an error at once if
-    /// the queue is full.
+    /// Runs `work` on a blocking thread and returns its result. If the maximum number of requests already run, waits
+    /// until one of them is complete. Returns an error at once if the maximum number of requests already wait.
     pub(super) async fn run<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> Outcome<T> + Send + 'static,

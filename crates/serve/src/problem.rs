@@ -1,4 +1,4 @@
-//! Error responses, in the format of OpenAI's API with an additional hint.
+//! Error responses. They have the format of OpenAI's API, with the additional field `hint`.
 
 use axum::{
     body::Body,
@@ -9,15 +9,15 @@ use serde_json::json;
 
 use turnwise_core::error::{Class, Error};
 
-/// Error response: status, Retry-After header, and the fields of the JSON body.
+/// Error response: the status, the Retry-After header, and the fields of the JSON body.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Problem {
     pub(super) status: StatusCode,
-    /// Identifier of the error for programs. It does not change between versions.
+    /// Identifier of the type of error, for programs. It does not change between versions of turnwise.
     pub(super) code: &'static str,
     pub(super) message: String,
     pub(super) hint: Option<String>,
-    /// Request field that the error is about.
+    /// Name of the request field that caused the error.
     pub(super) param: Option<String>,
     /// Value of the Retry-After header, in seconds.
     pub(super) retry_after: Option<u32>,
@@ -30,12 +30,12 @@ impl Problem {
         Problem { status, code, message: message.into(), hint: None, param: None, retry_after: None }
     }
 
-    /// Error with status 400, for an invalid request.
+    /// Creates an error with status 400 for an invalid request.
     pub(super) fn request(message: impl Into<String>) -> Self {
         Problem::new(StatusCode::BAD_REQUEST, "invalid_request", message)
     }
 
-    /// Error with status 403, for a request that the client may not make.
+    /// Creates an error with status 403 for a request that the client may not make.
     pub(super) fn forbidden(message: impl Into<String>) -> Self {
         Problem::new(StatusCode::FORBIDDEN, "forbidden", message)
     }
@@ -68,9 +68,10 @@ impl Problem {
         Problem { param: Some(param.into()), ..self }
     }
 
-    /// Replaces a path or address with the name of the index in the message and the hint.
+    /// Replaces a path or address in the message and the hint with the name of the index.
     pub(super) fn replacing_path(mut self, path: &str, name: &str) -> Self {
-        // A short path such as `.` also occurs in ordinary sentences. A server address contains a port.
+        // Replace only a text with a path separator or a colon, which looks like a path or an address. A path such as
+        // `.` also occurs in ordinary sentences.
         if path.len() > 2 && path.contains([std::path::MAIN_SEPARATOR, ':']) {
             self.message = self.message.replace(path, name);
             self.hint = self.hint.map(|hint| hint.replace(path, name));
@@ -78,7 +79,7 @@ impl Problem {
         self
     }
 
-    /// Error type, as in OpenAI's API.
+    /// Returns the error type that OpenAI's API uses for this status.
     fn kind(&self) -> &'static str {
         match self.status.as_u16() {
             401 => "authentication_error",
@@ -114,12 +115,12 @@ impl From<Error> for Problem {
         };
         let retry_after = match e.class() {
             Class::Busy => Some(1),
-            // The server tries an unavailable engine again within this time.
+            // The server retries to open an unavailable engine within this time.
             Class::Unavailable => Some(2),
             _ => None,
         };
         let message = match &e {
-            // The error names the other command, which clients should not see.
+            // The original message names the command that is writing, which clients should not see.
             Error::Busy { path, .. } => {
                 format!("{}: another process is writing to this index", path.display())
             }

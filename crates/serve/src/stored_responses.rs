@@ -1,10 +1,10 @@
-//! Stored responses of idempotent requests, and a cache of responses about a whole index.
+//! Stored responses to idempotent requests, and a cache of responses about a whole index.
 //!
-//! A request with an `Idempotency-Key` is idempotent. The response is stored, and a repeated request gets the same
-//! response.
+//! A request with an `Idempotency-Key` header is idempotent. Its response is stored, and a repeated request gets the
+//! stored response.
 //!
-//! Responses of a local index are stored in a file of its folder. Responses of a remote engine are stored in memory
-//! and lost when the server stops. A repeated ingest then skips the existing records.
+//! For a local index, responses are stored in a file in its folder. For a remote engine, they are stored in memory and
+//! lost when the server stops. An ingest request that is repeated after that skips the existing records.
 
 use std::{
     fs,
@@ -23,16 +23,16 @@ use turnwise_core::{
 };
 use turnwise_index::embedded::Folder;
 
-/// Name of the header with the idempotency key.
+/// Name of the HTTP header that contains the idempotency key.
 const HEADER: &str = "idempotency-key";
-/// Maximum number of responses stored per index.
+/// Maximum number of stored responses per index.
 const MAX_STORED: usize = 1_000;
 /// Maximum length of an idempotency key in bytes.
 const MAX_KEY_LENGTH: usize = 255;
-/// Name of the file of stored responses in the folder of an index.
+/// Name of the file in an index folder that contains the stored responses.
 pub(super) const FILE: &str = Folder::RESPONSES;
 
-/// Stored response of a request with an idempotency key.
+/// Stored response to a request with an idempotency key.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(super) struct StoredResponse {
     /// Digest of the client's name and the idempotency key.
@@ -43,8 +43,8 @@ pub(super) struct StoredResponse {
     pub(super) answer: Value,
 }
 
-/// Digest of the client's name and the idempotency key of a request; `None` without a key. Different clients may use the
-/// same keys.
+/// Returns a digest of the client's name and the idempotency key of a request, because different clients may use the
+/// same idempotency key. Returns `None` if the request has no such key, and an error if the key is invalid.
 pub(super) fn request_digest(headers: &HeaderMap, client: &str) -> Outcome<Option<String>> {
     let Some(given) = headers.get(HEADER) else { return Ok(None) };
     match given.to_str() {
@@ -70,17 +70,17 @@ enum Storage {
 }
 
 impl IdempotentResponses {
-    /// Responses stored in the folder of an index.
+    /// Creates a store that keeps the responses in a file in an index folder.
     pub(super) fn in_folder(root: &Path) -> Self {
         IdempotentResponses(Storage::File(root.join(FILE)))
     }
 
-    /// Responses stored in memory.
+    /// Creates an empty store that keeps the responses in memory.
     pub(super) fn in_memory() -> Self {
         IdempotentResponses(Storage::Memory(Mutex::default()))
     }
 
-    /// Finds the stored response by the digest of its request.
+    /// Finds the stored response whose request has this digest (see [`StoredResponse::request`]).
     pub(super) fn get(&self, request: &str) -> Option<StoredResponse> {
         let find = |all: &[StoredResponse]| all.iter().find(|stored| stored.request == request).cloned();
         match &self.0 {
@@ -89,7 +89,7 @@ impl IdempotentResponses {
         }
     }
 
-    /// Stores a response. Deletes the oldest response if there are more than [`MAX_STORED`].
+    /// Stores a response. If there are more than [`MAX_STORED`] responses, deletes the oldest one.
     pub(super) fn store(&self, response: StoredResponse) -> Result<()> {
         match &self.0 {
             Storage::File(path) => {
@@ -113,8 +113,8 @@ fn add(all: &mut Vec<StoredResponse>, response: StoredResponse) {
     all.drain(..old);
 }
 
-/// Reads the stored responses. A damaged file counts as empty. A repeated ingest is then processed again, and skips
-/// the existing records.
+/// Reads the stored responses from a file. A missing or damaged file counts as empty. A repeated ingest request is then
+/// processed again, and skips the existing records.
 fn read(path: &Path) -> Vec<StoredResponse> {
     let bytes = fs::read(path).unwrap_or_default();
     serde_json::from_slice(&bytes).unwrap_or_default()
@@ -123,15 +123,16 @@ fn read(path: &Path) -> Vec<StoredResponse> {
 /// Maximum number of cached responses per index.
 const MAX_CACHED: usize = 16;
 
-/// Cache entry of a response. It is locked while the response is computed.
+/// Cache entry of one response; `None` until the response is computed. It is locked while the response is computed.
 type Slot = Arc<Mutex<Option<Bytes>>>;
 
-/// Cache of responses by request, most recently used first.
+/// Cache of responses: pairs of a request key and a response, the most recently used pair first.
 #[derive(Default)]
 pub(super) struct ResponseCache(Mutex<Vec<(String, Slot)>>);
 
 impl ResponseCache {
-    /// Returns the cached response of the request `key`, or computes it with `make`. Errors are not cached.
+    /// Returns the cached response for the request key `key`. If there is none, computes it with `make` and caches it.
+    /// Errors are not cached.
     pub(super) fn answer(&self, key: &str, make: impl FnOnce() -> Outcome<Bytes>) -> Outcome<Bytes> {
         let slot = {
             let mut slots = self.0.lock().unwrap_or_else(PoisonError::into_inner);

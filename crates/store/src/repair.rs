@@ -101,12 +101,14 @@ pub fn kept_logs(root: &Path) -> Vec<PathBuf> {
 /// Reads all undamaged frames of the log. If the log is damaged, restores lost records from sled and writes a new log.
 fn salvage(root: &Path, manifest: &Manifest, repaired: &mut Repaired) -> Result<()> {
     let paths = IndexPaths::of(root, manifest);
-    let mut salvage = Salvage::read(&paths.log(), &manifest.checkpoint)?;
+    // Opening sled would create a missing folder.
+    let records = paths.records().is_dir().then(|| Records::open(&paths.records()).ok()).flatten();
+    let mut salvage = Salvage::read(&paths.log(), &manifest.checkpoint, records.as_ref())?;
     if salvage.damaged.is_empty() {
         return Ok(());
     }
     repaired.damaged_places.clone_from(&salvage.damaged);
-    fill_from_sled(&paths, &mut salvage, repaired)?;
+    fill_from_sled(records.as_ref(), &mut salvage, repaired)?;
     let unfinished = root.join("log.new");
     files::remove_folder(&unfinished)?;
     write_log(&unfinished, &salvage)?;
@@ -160,10 +162,17 @@ struct Salvage {
     /// Ranges of sequence numbers that are absent although no damage separates the frames before and after them. A
     /// compaction has removed these records, so they do not count as missing.
     compacted_away: Vec<std::ops::Range<Seq>>,
+    /// Number of the batch of the previous commit.
+    last_batch: u64,
+    /// Lengths of `compacted_away` and of `damaged` at the previous commit.
+    gaps_before: usize,
+    reported: usize,
+    /// True if sled has batches that were after the present end of the log.
+    lost_end: bool,
 }
 
 impl Salvage {
-    fn read(folder: &Path, checkpoint: &Checkpoint) -> Result<Self> {
+    fn read(folder: &Path, checkpoint: &Checkpoint, records: Option<&Records>) -> Result<Self> {
         let mut salvage = Salvage {
             log: folder.to_owned(),
             frames: BTreeMap::new(),
@@ -175,6 +184,10 @@ impl Salvage {
             committed: checkpoint.seq,
             last: Some(Seq(0)),
             compacted_away: Vec::new(),
+            last_batch: 0,
+            gaps_before: 0,
+            reported: 0,
+            lost_end: false,
         };
         let numbers = log::segments(folder)?;
         for (n, &number) in numbers.iter().enumerate() {
@@ -185,6 +198,7 @@ impl Salvage {
             let covered = salvage.read_segment(number, n + 1 == numbers.len())?;
             salvage.committed = salvage.committed.max(covered);
         }
+        salvage.check_end(checkpoint, records);
         let committed = salvage.committed;
         // Frames without a later commit were never acknowledged.
         salvage.frames.retain(|&seq, _| seq <= committed);
@@ -199,6 +213,46 @@ impl Salvage {
             salvage.missing = (1..=committed.0).map(Seq).filter(lost).collect();
         }
         Ok(salvage)
+    }
+
+    /// Compares the end of the log with the last checkpoint and with sled, which both are never ahead of an intact log.
+    fn check_end(&mut self, checkpoint: &Checkpoint, records: Option<&Records>) {
+        let mut known = checkpoint.batch;
+        if let Some(records) = records
+            && let Ok(SyncState::Batch(batch)) = records.sync_state()
+            && batch > self.last_batch.max(known)
+        {
+            let last = records.iter().map_while(Result::ok).map(|(seq, _)| seq).max();
+            self.committed = self.committed.max(last.unwrap_or_default());
+            known = batch;
+            self.lost_end = true;
+        }
+        if self.last_batch < known && self.damaged.is_empty() {
+            self.damaged.push(format!(
+                "the log ends with batch {}, but batch {known} had been committed",
+                self.last_batch
+            ));
+        }
+        self.batch = self.batch.max(known);
+    }
+
+    /// Records the number of the batch that a commit ends. Batches have consecutive numbers, so a gap means that
+    /// batches are missing, and that the gaps in the sequence numbers since the previous commit are lost records.
+    fn note_batch(&mut self, batch: u64, path: &Path, offset: u64) {
+        if batch != self.last_batch + 1 {
+            self.compacted_away.truncate(self.gaps_before);
+            // After damage that has already been reported, a gap is expected.
+            if self.reported == self.damaged.len() {
+                self.damaged.push(format!(
+                    "{}: at byte {offset}: batch {batch} follows batch {}",
+                    path.display(),
+                    self.last_batch
+                ));
+            }
+        }
+        self.last_batch = batch;
+        self.gaps_before = self.compacted_away.len();
+        self.reported = self.damaged.len();
     }
 
     /// Records the sequence number of the next frame. If it does not directly follow the previous number, adds the gap
@@ -237,6 +291,7 @@ impl Salvage {
             }
             committed = committed.max(frame.seq);
             if let Ok(commit) = frame.commit() {
+                self.note_batch(commit.batch, segment.path(), offset);
                 self.rejected.extend(commit.rejected);
                 self.batch = self.batch.max(commit.batch);
             }
@@ -247,8 +302,8 @@ impl Salvage {
 
 /// Restores lost records from sled. If sequence numbers are still missing and sled is up to date, also drops the
 /// dialogues that sled does not contain.
-fn fill_from_sled(paths: &IndexPaths, salvage: &mut Salvage, repaired: &mut Repaired) -> Result<()> {
-    let Ok(records) = Records::open(&paths.records()) else {
+fn fill_from_sled(records: Option<&Records>, salvage: &mut Salvage, repaired: &mut Repaired) -> Result<()> {
+    let Some(records) = records else {
         repaired.missing = salvage.missing.len() as u64;
         return Ok(());
     };
@@ -269,9 +324,9 @@ fn fill_from_sled(paths: &IndexPaths, salvage: &mut Salvage, repaired: &mut Repa
     repaired.missing = still_missing.len() as u64;
     salvage.missing = still_missing;
     if records.sync_state().is_ok_and(|state| state == SyncState::Batch(salvage.batch))
-        && !salvage.missing.is_empty()
+        && (salvage.lost_end || !salvage.missing.is_empty())
     {
-        drop_deleted(&records, salvage)?;
+        drop_deleted(records, salvage)?;
     }
     Ok(())
 }
@@ -405,6 +460,81 @@ mod tests {
             assert!(verify::verify(root, "test", &mut |_| {}).unwrap().damage.is_empty(), "{steps}");
             assert_eq!(Snapshot::open(root).unwrap().dialogues().count(), 50, "{steps}");
             assert!(!repaired_log(root).exists() && root.join("log.damaged-1").exists());
+        }
+    }
+
+    /// Creates an index of 4 segments and 12 batches: 50 dialogues, then replacements and deletes. Returns its content.
+    fn filled(root: &Path) -> Vec<Dialogue> {
+        let mut store = Store::open_or_create(root, "test").unwrap();
+        store.set_segment_bytes(2_500);
+        for n in 0..100 {
+            let id = DialogueId::new(format!("d{}", n % 50)).unwrap();
+            let mut dialogue = Dialogue::new(id.clone());
+            dialogue.push("a", Role::User, format!("text {n}"));
+            dialogue.check().unwrap();
+            match n {
+                0..60 => drop(store.put(&Prepared::new(&dialogue).unwrap()).unwrap()),
+                _ if n % 7 == 0 => drop(store.delete(&id).unwrap()),
+                _ => {}
+            }
+            if n % 8 == 7 {
+                store.commit(None).unwrap();
+            }
+        }
+        store.close().unwrap();
+        content(root)
+    }
+
+    fn content(root: &Path) -> Vec<Dialogue> {
+        Snapshot::open(root).unwrap().dialogues().map(Result::unwrap).collect()
+    }
+
+    #[test]
+    fn whole_batches_that_the_log_has_lost_are_restored_from_sled() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = dir.path().join("index");
+        let all = filled(&root);
+        let log = IndexPaths::first(&root).log();
+        let segments = log::segments(&log).unwrap();
+        // Each injury removes bytes of a segment (the whole segment if the range ends at `usize::MAX`).
+        let mut injuries = Vec::new();
+        for &number in &segments {
+            let segment = Segment::map(&log, number, u64::MAX).unwrap();
+            let mut start = log::SEGMENT_HEADER_BYTES as usize;
+            injuries.push((number, 0..usize::MAX));
+            for (at, frame) in segment.frames(log::SEGMENT_HEADER_BYTES) {
+                let frame = frame.unwrap();
+                if frame.kind == Kind::Commit {
+                    let end = (at + frame.bytes()) as usize;
+                    injuries.push((number, start..end));
+                    injuries.push((number, start..segment.bytes().len()));
+                    start = end;
+                }
+            }
+        }
+        assert!(segments.len() > 2 && injuries.len() > 20, "{segments:?} {injuries:?}");
+        for (number, range) in injuries {
+            // Without the manifest, only sled says how long the log was.
+            for keeps_manifest in [true, false] {
+                let case = format!("segment {number}, {range:?}, {keeps_manifest}");
+                let _ = fs::remove_dir_all(&root);
+                assert_eq!(filled(&root), all);
+                let path = log::segment_path(&log, number);
+                if range.end == usize::MAX {
+                    fs::remove_file(&path).unwrap();
+                } else {
+                    let mut bytes = fs::read(&path).unwrap();
+                    bytes.drain(range.clone());
+                    fs::write(&path, bytes).unwrap();
+                }
+                if !keeps_manifest {
+                    fs::remove_file(root.join("manifest.json")).unwrap();
+                }
+                let repaired = repair(&root, "test").unwrap();
+                assert!(!repaired.damaged_places.is_empty(), "{case}");
+                assert!(verify::verify(&root, "test", &mut |_| {}).unwrap().damage.is_empty(), "{case}");
+                assert!(content(&root) == all, "{case}: {repaired:?}");
+            }
         }
     }
 }

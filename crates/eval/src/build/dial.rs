@@ -1,4 +1,5 @@
-//! Data sets for the dial2vec tasks: selects dialogues with exactly one domain, and compares the size with the paper.
+//! Data sets for the dial2vec tasks. Selects dialogues with exactly one domain, and compares the size of the data set
+//! with the size in the paper.
 
 use std::{collections::BTreeMap, fmt, str::FromStr};
 
@@ -8,10 +9,10 @@ use crate::tasks::Skipped;
 use turnwise_core::error::{Error, Result};
 use turnwise_corpus::Dialogue;
 
-/// Size of a corpus in the paper's Table 1.
+/// Name and size of a corpus in Table 1 of the paper.
 struct Corpus {
     name: &'static str,
-    /// Number of dialogues in train, dev and test.
+    /// Numbers of dialogues in the splits train, dev and test.
     dialogues: [usize; 3],
     domains: usize,
 }
@@ -26,7 +27,7 @@ const CORPORA: [Corpus; 6] = [
 ];
 const SPLITS: [&str; 3] = ["train", "dev", "test"];
 
-/// A data set of the paper, for example `sgd/dev`.
+/// A data set of the paper: one split of a corpus, for example `sgd/dev`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Published {
     corpus: usize,
@@ -58,17 +59,18 @@ impl fmt::Display for Published {
 }
 
 impl Published {
-    /// Number of dialogues in this data set, according to the paper.
+    /// Returns the number of dialogues in this data set according to the paper.
     pub fn dialogues(&self) -> usize {
         CORPORA[self.corpus].dialogues[self.split]
     }
 
-    /// Number of domains in all three splits of the corpus together, according to the paper.
+    /// Returns the number of domains in all three splits of the corpus together, according to the paper.
     pub fn domains(&self) -> usize {
         CORPORA[self.corpus].domains
     }
 
-    /// Returns true for a train split. It keeps dialogues with any number of domains, because training ignores domains.
+    /// Returns whether dialogues with any number of domains are kept. This is the case for a train split, because
+    /// training ignores domains.
     fn keeps_all(&self) -> bool {
         self.split == 0
     }
@@ -77,15 +79,15 @@ impl Published {
 /// Dialogues for the dial2vec tasks.
 #[derive(Debug, Clone, PartialEq)]
 pub struct DialogueSet {
-    /// Dialogues with exactly one domain. A train split has dialogues with any number of domains.
+    /// Dialogues with exactly one domain. For a train split, dialogues with any number of domains.
     pub dialogues: Vec<Dialogue>,
-    /// Dialogues that were skipped, with reasons and counts.
+    /// Numbers of dialogues that were skipped, with the reasons.
     pub skipped: Vec<Skipped>,
     /// Number of dialogues per domain.
     pub domains: BTreeMap<String, usize>,
 }
 
-/// Sizes of our data set and of the paper's data set, if the sizes differ.
+/// Sizes of our data set and of the paper's data set. The sizes are different.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct SizeDifference {
     /// Number of dialogues and number of domains in our data set.
@@ -94,7 +96,8 @@ pub struct SizeDifference {
     pub paper: (usize, usize),
 }
 
-/// Selects the dialogues with exactly one domain, or all dialogues for a train split. Fails if none are selected.
+/// Selects the dialogues with exactly one domain. If `published` is a train split, selects all dialogues. Returns an
+/// error if no dialogue is selected.
 pub fn dialogue_set(dialogues: Vec<Dialogue>, published: Option<Published>) -> Result<DialogueSet> {
     let mut set = DialogueSet { dialogues: Vec::new(), skipped: Vec::new(), domains: BTreeMap::new() };
     set.dialogues = match published {
@@ -111,7 +114,7 @@ pub fn dialogue_set(dialogues: Vec<Dialogue>, published: Option<Published>) -> R
     }
 }
 
-/// Selects the dialogues with exactly one domain. Counts the other dialogues in `skipped`.
+/// Returns the dialogues with exactly one domain. Counts the other dialogues in `skipped`.
 pub(crate) fn with_one_domain(mut dialogues: Vec<Dialogue>, skipped: &mut Vec<Skipped>) -> Vec<Dialogue> {
     dialogues.retain(|dialogue| {
         match dialogue.domains.len() {
@@ -125,8 +128,8 @@ pub(crate) fn with_one_domain(mut dialogues: Vec<Dialogue>, skipped: &mut Vec<Sk
 }
 
 impl DialogueSet {
-    /// Compares the size with the paper. Returns `None` if it does not differ. The paper counts domains over all splits
-    /// of a corpus, so fewer domains are not a difference.
+    /// Compares the size with the size in the paper. Returns `None` if there is no difference. The paper counts the
+    /// domains in all splits of a corpus, so fewer domains do not count as a difference.
     pub fn differs(&self, published: Published) -> Option<SizeDifference> {
         let here = (self.dialogues.len(), self.domains.len());
         let paper = (published.dialogues(), published.domains());

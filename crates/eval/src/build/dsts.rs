@@ -1,5 +1,5 @@
-//! Sentence pairs for human annotation. The sentences of a pair are neighbors for a ranker or have the same intent,
-//! because random sentences are rarely similar (Cer et al., 2017).
+//! Sentence pairs for human annotation. Random sentences are rarely similar (Cer et al., 2017). Therefore, the
+//! sentences of a pair either are nearest neighbors according to a ranker, or have the same intent.
 
 use std::{
     collections::{BTreeMap, HashSet},
@@ -16,11 +16,11 @@ use turnwise_core::{
 };
 use turnwise_nearest::highest;
 
-/// Number of nearest neighbors to draw from.
+/// Number of nearest neighbors of a sentence from which the second sentence of a pair is drawn.
 const NEAREST: usize = 10;
 /// Maximum number of draws per requested pair.
 const DRAWS: usize = 50;
-/// Placeholder for the score of a pair that nobody has annotated yet.
+/// Placeholder for the score of a pair that is not annotated yet.
 pub const UNSCORED: &str = "?";
 
 /// Sentence pair with its origin.
@@ -30,18 +30,19 @@ pub struct Pair {
     pub a: String,
     /// Second sentence.
     pub b: String,
-    /// Name of the ranker for which the sentences are neighbors, or `intent`.
+    /// Origin of the pair: the name of the ranker by which the sentences are neighbors, or `intent`.
     pub by: String,
 }
 
-/// Sampler of sentence pairs. Each ranker contributes an equal share of neighbors. If sentences have intents, pairs
-/// with the same intent are another share.
+/// Sampler of sentence pairs. It uses several sampling methods, and each method contributes the same number of pairs. A
+/// ranker is a method that contributes nearest neighbors. If sentences have intents, another method contributes pairs
+/// with the same intent.
 pub struct Drawing {
     pool: Pool,
-    /// Indices of the sentences of each intent. Intents with only one sentence are left out.
+    /// Indices of the sentences of each intent that has at least two sentences.
     intents: Vec<Vec<usize>>,
     wanted: usize,
-    /// Number of sampling methods.
+    /// Number of sampling methods: one per ranker, and one for intents if there are any.
     methods: usize,
     /// Number of sampling methods that are finished.
     finished: usize,
@@ -51,7 +52,7 @@ pub struct Drawing {
 }
 
 impl Drawing {
-    /// Creates a sampler. Duplicate sentences are removed.
+    /// Creates a sampler of `wanted` pairs. Removes duplicate sentences. Returns an error if no pairs are possible.
     pub fn new(sentences: &[Sentence], rankers: usize, wanted: usize, seed: u64) -> Result<Self> {
         let (mut seen, mut texts) = (HashSet::new(), Vec::new());
         let mut members: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
@@ -72,7 +73,8 @@ impl Drawing {
         Ok(Drawing { pool, intents, wanted, methods, finished: 0, seed, taken, pairs })
     }
 
-    /// Draws pairs of a sentence and one of its nearest neighbors by a ranker. A neighbor has a score above 0.
+    /// Draws pairs of a random sentence and one of its nearest neighbors by a ranker. Only sentences with a score above
+    /// 0 count as neighbors.
     pub fn draw_neighbors(&mut self, ranker: &dyn Ranker, watch: &dyn Progress) -> Result<()> {
         let pool = std::mem::replace(&mut self.pool, Pool::of(Items::Texts(Vec::new())));
         let scorer = ranker.prepare(&pool, watch)?;
@@ -91,8 +93,8 @@ impl Drawing {
         drawn
     }
 
-    /// Draws pairs with the same intent, if there are intents, and returns all pairs in random order. The order hides
-    /// the origin of a pair from annotators.
+    /// Draws pairs with the same intent if there are intents. Returns all pairs in random order, which hides the origin
+    /// of a pair from annotators.
     pub fn finish(mut self, watch: &dyn Progress) -> Result<Vec<Pair>> {
         let intents = std::mem::take(&mut self.intents);
         if !intents.is_empty() {
@@ -106,7 +108,8 @@ impl Drawing {
         Ok(self.pairs)
     }
 
-    /// Draws the share of one method. Stops when the share is complete or after [`DRAWS`] draws per pair.
+    /// Draws the pairs of one sampling method with `draw`. Stops if there are enough pairs, or after [`DRAWS`] draws
+    /// per pair.
     fn draw(
         &mut self,
         by: &str,
@@ -114,7 +117,7 @@ impl Drawing {
         watch: &dyn Progress,
         mut draw: impl FnMut(&mut Random) -> Result<Option<(usize, usize)>>,
     ) -> Result<()> {
-        // The first methods get the remainder.
+        // If the number of pairs is not divisible by the number of methods, the first methods draw one more pair.
         let share = self.wanted / self.methods + usize::from(self.finished < self.wanted % self.methods);
         let mut random = Random::new(self.seed, self.finished as u64);
         self.finished += 1;
@@ -179,7 +182,7 @@ mod tests {
         assert_ne!(pairs, of_seed(8));
         let word = |text: &str| text.split(' ').next().unwrap().to_owned();
         assert!(pairs.iter().filter(|p| p.by == "intent").all(|p| word(&p.a) == word(&p.b)));
-        // The order is shuffled, and not grouped by method.
+        // The pairs are shuffled, not grouped by sampling method.
         assert!(pairs[..11].iter().any(|p| p.by == "intent"));
     }
 

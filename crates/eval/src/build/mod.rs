@@ -1,4 +1,4 @@
-//! Builders of the data sets for the evaluation tasks.
+//! Functions that build the data sets for evaluation tasks.
 
 mod dial;
 mod dsts;

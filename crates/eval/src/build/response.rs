@@ -1,4 +1,5 @@
-//! Response selection data from dialogues: the real response among turns of other dialogues.
+//! Response selection data from dialogues. The candidates of a sample are the real response and turns of other
+//! dialogues.
 
 use std::io::{self, Write};
 
@@ -17,9 +18,9 @@ pub struct ResponseOptions {
     pub of: usize,
     /// Minimum number of turns before a response.
     pub context: usize,
-    /// Removes the names of the context's speakers from the candidates.
+    /// Whether to remove the names of the speakers in the context from the candidates.
     pub strip_names: bool,
-    /// Random seed of the wrong candidates.
+    /// Random seed for drawing the wrong candidates.
     pub seed: u64,
 }
 
@@ -41,12 +42,13 @@ struct Sample {
 #[derive(Debug, Clone, PartialEq)]
 pub struct ResponseSet {
     samples: Vec<Sample>,
-    /// Number of samples with the name of a context speaker in the correct response. The name can reveal the answer.
+    /// Number of responses that contain the name of a speaker in the context. Such a name can reveal the correct
+    /// response.
     pub leaks: usize,
 }
 
-/// Creates a sample for every turn with text, enough context, and a different speaker than the previous turn. Returns
-/// an error if no turn qualifies, or if other dialogues have too few different turns as candidates.
+/// Creates a sample for every turn that has text, enough turns before it, and another speaker than the previous turn.
+/// Returns an error if there is no such turn, or if other dialogues contain too few distinct turns as wrong candidates.
 pub fn response_set(dialogues: &[Dialogue], wanted: ResponseOptions) -> Result<ResponseSet> {
     let others: Vec<(usize, &Turn)> = dialogues
         .iter()
@@ -76,7 +78,7 @@ pub fn response_set(dialogues: &[Dialogue], wanted: ResponseOptions) -> Result<R
             }
             let mut random = Random::new(wanted.seed, samples.len() as u64);
             let mut candidates = vec![right];
-            // There may be too few different responses in other dialogues.
+            // Limit the number of draws, because other dialogues may contain too few distinct responses.
             for _ in 0..100 * wanted.of {
                 if candidates.len() == wanted.of {
                     break;
@@ -115,7 +117,8 @@ pub fn response_set(dialogues: &[Dialogue], wanted: ResponseOptions) -> Result<R
     Ok(ResponseSet { samples, leaks })
 }
 
-/// Lowercase speaker names of at least two characters. Standard roles such as user and agent are not names.
+/// Returns the distinct names of the speakers of the turns, in lowercase. Omits names of one character. Standard roles
+/// such as user and agent do not count as names.
 fn names(turns: &[Turn]) -> Vec<String> {
     let named = |turn: &&Turn| {
         let roles = [Role::User, Role::Agent, Role::System, Role::Participant];
@@ -128,7 +131,7 @@ fn names(turns: &[Turn]) -> Vec<String> {
     names
 }
 
-/// Returns true if a character can be part of a word. Includes the punctuation of IRC nicknames.
+/// Returns whether a character can be part of a word. This includes the punctuation that IRC nicknames can contain.
 fn in_word(c: char) -> bool {
     c.is_alphanumeric() || "_-[]`|^{}\\".contains(c)
 }
@@ -151,12 +154,12 @@ fn without(text: &str, names: &[String]) -> String {
 }
 
 impl ResponseSet {
-    /// Number of samples.
+    /// Returns the number of samples.
     pub fn len(&self) -> usize {
         self.samples.len()
     }
 
-    /// Returns true if there are no samples.
+    /// Returns whether there are no samples.
     pub fn is_empty(&self) -> bool {
         self.samples.is_empty()
     }
@@ -206,7 +209,7 @@ mod tests {
     #[test]
     fn a_sample_has_one_right_response_and_others_from_elsewhere() {
         let set = response_set(&two(), wanted()).unwrap();
-        // "bye" has the same speaker as the turn before, and is not a response.
+        // "bye" has the same speaker as the turn before, so it is not a response.
         assert_eq!(set.samples.iter().map(|s| s.id.as_str()).collect::<Vec<_>>(), ["a@2", "b@2"]);
         let first = &set.samples[0];
         assert_eq!((first.context.len(), first.candidates.len()), (2, 3));

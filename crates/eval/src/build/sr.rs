@@ -1,4 +1,4 @@
-//! Semantic retrieval data from sentences with intents.
+//! Data sets for semantic retrieval, built from sentences with intents.
 
 use std::{
     collections::BTreeMap,
@@ -14,7 +14,7 @@ use turnwise_core::{
     random::Random,
 };
 
-/// Method of selecting the candidates of a sentence.
+/// Method of selecting the positive and negative candidates of a sentence.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "clap", derive(clap::ValueEnum))]
 #[serde(rename_all = "lowercase")]
@@ -27,7 +27,7 @@ pub enum CandidateSelection {
 }
 
 impl CandidateSelection {
-    /// Name on the command line.
+    /// Returns the name that is used on the command line.
     pub fn name(self) -> &'static str {
         match self {
             CandidateSelection::Text => "text",
@@ -43,7 +43,7 @@ const POSITIVE: usize = 30;
 /// Number of negative candidates in [`CandidateSelection::Released`].
 const NEGATIVE: usize = 40;
 
-/// Semantic retrieval data set.
+/// Data set for semantic retrieval.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RetrievalSet {
     /// Sentences with their intents.
@@ -52,7 +52,8 @@ pub struct RetrievalSet {
     pub lists: Vec<(Vec<u32>, Vec<u32>)>,
 }
 
-/// Selects the candidates of each sentence. `terms` is the tokenization for BM25. Fewer than two intents are an error.
+/// Selects the candidates of each sentence. `terms` is the method of splitting texts into terms for BM25. Returns an
+/// error if there are fewer than two intents.
 pub fn retrieval_set(
     sentences: Vec<(String, String)>,
     recipe: CandidateSelection,
@@ -112,12 +113,12 @@ pub fn retrieval_set(
 }
 
 impl RetrievalSet {
-    /// Returns the number of sentences without a positive candidate. The task does not use them as queries.
+    /// Returns the number of sentences without a positive candidate. The task does not use these sentences as queries.
     pub fn without_positive(&self) -> usize {
         self.lists.iter().filter(|(positive, _)| positive.is_empty()).count()
     }
 
-    /// Writes the data set in the format of DialogueCSE's select.txt.
+    /// Writes the data set in the format of DialogueCSE's `select.txt`.
     pub fn write(&self, out: &mut dyn Write) -> io::Result<()> {
         let listed = |ids: &[u32]| {
             let mut ids = ids.to_vec();
@@ -154,7 +155,7 @@ mod tests {
     fn the_papers_recipe_takes_the_top_100_by_bm25() {
         let set = retrieval_set(sentences(), CandidateSelection::Text, Terms::default(), 1, &()).unwrap();
         let (positive, negative) = &set.lists[0];
-        // All 59 cards rank above the parcels, except the parcel with the same number; 30 of the cards are kept.
+        // All 59 other cards rank above the parcels, except the parcel with the same number. Of the cards, 30 are kept.
         assert_eq!((positive.len(), negative.len()), (30, 41));
         assert!(positive.iter().all(|n| *n < 60 && *n != 0) && negative.iter().all(|n| *n >= 60));
         assert!(negative.contains(&60));

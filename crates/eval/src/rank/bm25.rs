@@ -1,4 +1,4 @@
-//! BM25 ranker, with the same formula as turnwise's search.
+//! BM25 ranker. Its formula is the same as in the search of turnwise.
 
 use std::collections::HashMap;
 
@@ -7,12 +7,13 @@ use rayon::prelude::*;
 use super::{Items, Pool, Progress, Ranker, Scorer, Terms};
 use turnwise_core::error::Result;
 
-/// BM25 with Lucene's inverse document frequency, without the factor k1 + 1. Repeated query terms count once.
+/// BM25 ranker with Lucene's inverse document frequency. The formula omits the factor k1 + 1. A term that is repeated
+/// in a query counts only once.
 #[derive(Debug, Clone, Copy)]
 pub struct Bm25 {
     /// How texts are split into terms.
     pub terms: Terms,
-    /// Term frequency saturation (k1), at least 0. With 0, only the presence of a term counts.
+    /// Term frequency saturation (k1), at least 0. If it is 0, only the presence of a term counts.
     pub k1: f32,
     /// Document length normalization (b), from 0 (none) to 1 (full).
     pub b: f32,
@@ -55,11 +56,12 @@ impl Ranker for Bm25 {
     }
 }
 
-/// Term counts of all documents and queries. Terms are numbered.
+/// Term counts of all documents and queries. Each distinct term in the documents has a number.
 pub(super) struct Words {
-    /// Each document's (term number, count) pairs, sorted by number.
+    /// For each document, (term number, count) pairs, sorted by term number.
     pub(super) documents: Vec<Vec<(u32, u32)>>,
-    /// Each query's (term number, count) pairs, for terms in documents. `None` if the documents are the queries.
+    /// For each query, (term number, count) pairs of the terms that occur in documents. `None` if the documents are the
+    /// queries.
     pub(super) queries: Option<Vec<Vec<(u32, u32)>>>,
     /// Number of documents and background texts that contain each term, by term number.
     pub(super) documents_with: Vec<u32>,
@@ -111,7 +113,7 @@ fn counted(mut words: Vec<u32>) -> Vec<(u32, u32)> {
 
 struct Prepared {
     words: Words,
-    /// For each document, its terms and the contribution of each term to a score.
+    /// For each document, (term number, weight) pairs. The weight is the contribution of the term to a score.
     weights: Vec<Vec<(u32, f32)>>,
 }
 
@@ -127,7 +129,7 @@ impl Scorer for Prepared {
     }
 }
 
-/// Sums `f` over the terms that both lists contain. Both lists must be sorted.
+/// Returns the sum of `f` over the terms that both lists contain. Both lists must be sorted by term number.
 pub(super) fn both<A: Copy, B: Copy>(a: &[(u32, A)], b: &[(u32, B)], f: impl Fn(A, B) -> f64) -> f64 {
     let (mut i, mut j, mut sum) = (0, 0, 0.0);
     while i < a.len() && j < b.len() {

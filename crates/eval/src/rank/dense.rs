@@ -1,5 +1,5 @@
-//! Dense ranker (cosine similarity of an encoder's vectors), and the hybrid ranker: the weighted sum of dense and BM25
-//! scores, with the same formula as the search.
+//! Dense ranker and hybrid ranker. The dense ranker scores by the cosine similarity of an encoder's vectors. The hybrid
+//! ranker scores by the weighted sum of dense and BM25 scores, with the same formula as the search.
 
 use std::borrow::Cow;
 
@@ -9,18 +9,18 @@ use turnwise_corpus::Dialogue;
 use turnwise_encoder::{Encoder, Vectors, ahead::Options};
 use turnwise_search::Fusion;
 
-/// Dense ranker: an encoder with its options.
+/// Dense ranker: ranks by the cosine similarity of an encoder's vectors.
 #[derive(Clone)]
 pub struct Dense<'e> {
     /// Encoder that makes the vectors of documents and queries.
     pub encoder: &'e dyn Encoder,
     /// Encoding options.
     pub options: Options,
-    /// Encodes only this number of last turns of a dialogue; `None` encodes all turns.
+    /// Number of last turns of a dialogue that are encoded. If `None`, all turns are encoded.
     pub last_turns: Option<usize>,
     /// Transformation of the vectors before they are compared.
     pub postprocess: Postprocess,
-    /// Description of the options that differ from the defaults. It is appended to the name of the encoder.
+    /// Description of the options that are not the defaults. It is appended to the name of the encoder in reports.
     pub otherwise: String,
 }
 
@@ -43,7 +43,8 @@ impl Ranker for Dense<'_> {
     }
 
     fn identity(&self) -> String {
-        // The precision and the device change the last digits of a score, which can change the order of near ties.
+        // The identity includes the precision and the device, because they change the last digits of a score. This can
+        // change the order of documents with nearly equal scores.
         let how = (self.encoder.fingerprint(), self.encoder.describe(), &self.options, self.postprocess);
         let last = self.last_turns.map(|turns| format!("/last {turns}")).unwrap_or_default();
         format!("dense/{}/{}/{:?}/{:?}{last}", how.0, how.1, how.2, how.3)
@@ -70,13 +71,13 @@ impl Prepared {
         Ok(Prepared { documents, queries })
     }
 
-    /// Uses existing vectors, which must have length 1.
+    /// Creates a scorer from existing vectors, which must be unit vectors.
     pub(super) fn given(documents: Vectors, queries: Option<Vectors>) -> Self {
         Prepared { documents, queries }
     }
 }
 
-/// Encodes all items into vectors of length 1.
+/// Encodes all items and returns their unit vectors.
 fn encoded(dense: &Dense<'_>, items: &Items, watch: &dyn Progress) -> Result<Vectors> {
     let encoder = dense.encoder;
     let mut vectors = Vectors::new(encoder.dim());
@@ -123,7 +124,7 @@ impl Scorer for Prepared {
     fn scores(&self, query: usize, documents: &[u32], scores: &mut Vec<f32>) -> Result<()> {
         let query = self.queries.as_ref().unwrap_or(&self.documents).row(query);
         scores.clear();
-        // If all documents are requested, their vectors are contiguous.
+        // If all documents are requested in order, their vectors are contiguous and can be scored in one call.
         if documents.len() == self.documents.len()
             && documents.iter().enumerate().all(|(n, d)| n == *d as usize)
         {
@@ -143,7 +144,7 @@ impl Scorer for Prepared {
     }
 }
 
-/// Dense ranker combined with BM25.
+/// Hybrid ranker: combines a dense ranker with BM25.
 #[derive(Clone)]
 pub struct Hybrid<'e> {
     /// Dense ranker.

@@ -8,7 +8,8 @@ use turnwise_core::{
 };
 use turnwise_encoder::Vectors;
 
-/// Ranker by latent Dirichlet allocation (LDA): compares the topic mixtures of documents and queries.
+/// Ranker by latent Dirichlet allocation (LDA): compares the topic mixtures of the documents. It supports no separate
+/// queries.
 #[derive(Debug, Clone, Copy)]
 pub struct Lda {
     /// Number of topics.
@@ -25,9 +26,9 @@ pub struct Lda {
 const COMMON: f64 = 0.5;
 /// Minimum document frequency of a term, as a number of documents. Rarer terms are ignored.
 const RARE: u32 = 2;
-/// Dirichlet prior of the words of a topic.
+/// Parameter of the Dirichlet prior for the word distribution of a topic.
 const BETA: f64 = 0.01;
-/// Number of rounds at the end over which the topic counts are averaged.
+/// Number of rounds over which the topic counts are averaged. These are the last rounds.
 const AVERAGED: usize = 20;
 
 impl Lda {
@@ -72,7 +73,7 @@ impl Ranker for Lda {
 }
 
 impl Lda {
-    /// Topic mixture of each document.
+    /// Computes the topic mixture of each document, up to a constant factor. `words` is the number of distinct terms.
     fn mixtures(&self, documents: &[Vec<u32>], words: usize, watch: &dyn Progress) -> Result<Vectors> {
         let k = self.topics;
         let alpha = 5.0 / k as f64;

@@ -1,4 +1,5 @@
-//! Rankers: methods that score documents for a query. Tasks use only this interface and never a model directly.
+//! Rankers: methods that score documents for a query. Evaluation tasks use only the interface of a ranker, never a
+//! model directly.
 
 mod bm25;
 mod dense;
@@ -27,17 +28,17 @@ use turnwise_core::{
 use turnwise_corpus::Dialogue;
 use turnwise_encoder::{Vectors, statics};
 
-/// Items to rank or to query with: texts or dialogues.
+/// Documents or queries of a task: either texts or dialogues.
 #[derive(Debug, Clone)]
 pub enum Items {
-    /// Utterances, sentences, queries.
+    /// Texts, such as utterances, sentences or queries.
     Texts(Vec<String>),
-    /// Whole dialogues, or the context before a response.
+    /// Whole dialogues, or the parts of dialogues before a response.
     Dialogues(Vec<Dialogue>),
 }
 
 impl Items {
-    /// Number of items.
+    /// Returns the number of items.
     pub fn len(&self) -> usize {
         match self {
             Items::Texts(texts) => texts.len(),
@@ -45,12 +46,12 @@ impl Items {
         }
     }
 
-    /// Returns true if there are no items.
+    /// Returns whether there are no items.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Returns the text of one item. The turns of a dialogue are joined.
+    /// Returns the text of item `n`. For a dialogue, joins the texts of its turns.
     pub fn text(&self, n: usize) -> Cow<'_, str> {
         match self {
             Items::Texts(texts) => Cow::Borrowed(&texts[n]),
@@ -66,7 +67,7 @@ pub struct Pool {
     pub documents: Items,
     /// Queries. `None` means that each document is also a query.
     pub queries: Option<Items>,
-    /// Additional texts for the document frequencies. These texts are not ranked.
+    /// Additional texts that count in the document frequencies of terms. They are not ranked.
     pub background: Vec<String>,
 }
 
@@ -81,13 +82,13 @@ impl Pool {
         Pool { documents, queries: Some(queries), background: Vec::new() }
     }
 
-    /// The queries, or the documents if there are no separate queries.
+    /// Returns the queries. If there are no separate queries, returns the documents.
     pub fn queries(&self) -> &Items {
         self.queries.as_ref().unwrap_or(&self.documents)
     }
 }
 
-/// Long-running step, for progress reports.
+/// Kind of long-running step, for progress reports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Step {
     /// Encoding texts or dialogues.
@@ -106,9 +107,9 @@ pub enum Step {
 
 /// Receiver of progress reports, which can also request a stop.
 pub trait Progress: Sync {
-    /// Returns true if a stop was requested.
+    /// Returns whether a stop was requested.
     fn stop(&self) -> bool;
-    /// Reports that `done` of `all` units of a step are complete.
+    /// Receives the report that `done` of `all` units of a step are complete.
     fn done(&self, step: Step, done: usize, all: usize);
 
     /// Returns [`Error::Interrupted`] if a stop was requested.
@@ -117,7 +118,7 @@ pub trait Progress: Sync {
     }
 }
 
-/// Ignores progress and never stops.
+/// Receiver that ignores progress reports and never requests a stop.
 impl Progress for () {
     fn stop(&self) -> bool {
         false
@@ -128,28 +129,32 @@ impl Progress for () {
 
 /// Ranking method, such as BM25 or an encoder.
 pub trait Ranker: Sync {
-    /// Display name.
+    /// Returns the display name.
     fn name(&self) -> String;
 
-    /// Text with every setting that affects the scores. Rankers with the same identity give the same scores.
+    /// Returns a text that contains every setting that affects the scores. Rankers with the same identity return the
+    /// same scores.
     fn identity(&self) -> String;
 
-    /// Prepares the documents and queries of a pool for scoring, for example encodes or indexes them.
+    /// Prepares the documents and queries of a pool for scoring, for example encodes or indexes them. Returns a scorer
+    /// for this pool.
     fn prepare<'a>(&'a self, pool: &'a Pool, watch: &dyn Progress) -> Result<Box<dyn Scorer + 'a>>;
 }
 
-/// Scores the documents of one [`Pool`] for its queries. Created by [`Ranker::prepare`].
+/// Scorer of the documents of one [`Pool`] for its queries. It is created by [`Ranker::prepare`].
 pub trait Scorer: Sync {
-    /// Replaces `scores` with the scores of `documents` for a query, in the order of `documents`. Higher is better.
+    /// Replaces the content of `scores` with the scores of `documents` for a query, in the order of `documents`. Higher
+    /// scores are better. `query` and `documents` are indices in the pool.
     fn scores(&self, query: usize, documents: &[u32], scores: &mut Vec<f32>) -> Result<()>;
 
-    /// Vectors of the documents, each of length 1; `None` if the ranker has no vectors.
+    /// Returns the unit vectors of all documents. Returns `None` if the ranker has no vectors.
     fn vectors(&self) -> Option<&Vectors> {
         None
     }
 }
 
-/// Returns an error if a score is not finite, because the order would be undefined.
+/// Returns an error if a score is not finite, because the order of the documents would be undefined. `ranker` and
+/// `query` are names for the error message.
 pub fn ensure_finite(ranker: &str, query: &str, scores: &[f32]) -> Result<()> {
     match scores.iter().all(|score| score.is_finite()) {
         true => Ok(()),
@@ -160,7 +165,7 @@ pub fn ensure_finite(ranker: &str, query: &str, scores: &[f32]) -> Result<()> {
     }
 }
 
-/// Ranker with random scores.
+/// Ranker that returns random scores.
 #[derive(Debug, Clone, Copy)]
 pub struct RandomBaseline {
     /// Random seed.
@@ -185,20 +190,20 @@ impl Scorer for RandomBaseline {
     fn scores(&self, query: usize, documents: &[u32], scores: &mut Vec<f32>) -> Result<()> {
         let seed = hash64(self.seed, query as u64);
         scores.clear();
-        // An f32 represents integers of up to 24 bits exactly.
+        // Use only 24 bits of each hash, because an f32 represents integers of up to 24 bits exactly.
         scores.extend(documents.iter().map(|document| (hash64(seed, u64::from(*document)) >> 40) as f32));
         Ok(())
     }
 }
 
-/// Orders (score, id) pairs by descending score, then by descending id. Scores must not be NaN.
+/// Compares two (score, id) pairs, for sorting by descending score and then by descending id. Scores must not be NaN.
 pub fn better_first(a: (f32, &str), b: (f32, &str)) -> Ordering {
-    // `partial_cmp` treats -0 and 0 as equal, `total_cmp` would not.
+    // `partial_cmp` treats -0 and 0 as equal, unlike `total_cmp`.
     b.0.partial_cmp(&a.0).unwrap_or(Ordering::Equal).then_with(|| b.1.as_bytes().cmp(a.1.as_bytes()))
 }
 
 /// Returns the position of each id in the descending order of all ids. Code that ranks the same documents many times
-/// can compare these numbers instead of the ids, which is faster.
+/// can compare these positions instead of the ids, which is faster.
 pub fn descending_ranks<S: AsRef<str>>(ids: &[S]) -> Vec<u32> {
     let mut order: Vec<u32> = (0..ids.len() as u32).collect();
     order.sort_unstable_by(|a, b| {

@@ -1,10 +1,10 @@
-//! Post-processing of vectors: centering or whitening (Su et al., 2021).
+//! Post-processing of vectors: centering, or whitening (Su et al., 2021).
 
 use rayon::prelude::*;
 
 use turnwise_encoder::Vectors;
 
-/// Transformation of all vectors before they are compared. Its statistics come from the documents' vectors.
+/// Transformation of all vectors before they are compared. It uses statistics of the documents' vectors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Postprocess {
     /// Leaves the vectors unchanged.
@@ -12,19 +12,21 @@ pub enum Postprocess {
     None,
     /// Subtracts the mean of the documents' vectors.
     Centered,
-    /// Subtracts the mean and makes the covariance the identity matrix.
+    /// Subtracts the mean of the documents' vectors, and transforms the vectors so that their covariance is the
+    /// identity matrix.
     Whitened,
 }
 
-/// Regularization: fraction of the mean variance that is added to the variance of each dimension. Without it, the
-/// covariance is singular if there are fewer vectors than dimensions.
+/// Regularization of the covariance matrix: fraction of the mean variance that is added to the variance of each
+/// dimension. Without it, the matrix is singular if there are fewer vectors than dimensions.
 const RIDGE: f64 = 1e-6;
 
 /// Statistics of the documents' vectors that a [`Postprocess`] needs.
 pub(super) struct Learned {
     mean: Vec<f64>,
-    /// Lower Cholesky factor of the covariance. Solving with it whitens the vectors. The axes differ from those of
-    /// whitening by eigenvectors, but the cosines are the same.
+    /// Lower Cholesky factor of the covariance matrix; `None` if the vectors are only centered. Forward substitution
+    /// with this factor whitens a vector. Whitening by eigenvectors would result in other axes, but in the same
+    /// cosines.
     triangle: Option<Vec<f64>>,
 }
 
@@ -47,7 +49,8 @@ fn mean(vectors: &Vectors) -> Vec<f64> {
     sum.iter().map(|s| s / vectors.len().max(1) as f64).collect()
 }
 
-/// Regularized covariance matrix. Each row is summed in order, so the result does not depend on the number of threads.
+/// Returns the regularized covariance matrix. Each row is summed in the order of the vectors, so the result does not
+/// depend on the number of threads.
 fn covariance(vectors: &Vectors, mean: &[f64]) -> Vec<f64> {
     let dim = mean.len();
     let of_row = |i: usize| {
@@ -68,7 +71,8 @@ fn covariance(vectors: &Vectors, mean: &[f64]) -> Vec<f64> {
     all
 }
 
-/// Cholesky factor of a symmetric matrix with `n` rows.
+/// Computes the Cholesky factor of the symmetric matrix `a`, which has `n` rows. The factor is in the lower triangle of
+/// the returned matrix.
 fn triangle(mut a: Vec<f64>, n: usize) -> Vec<f64> {
     for i in 0..n {
         for j in 0..=i {
@@ -81,7 +85,7 @@ fn triangle(mut a: Vec<f64>, n: usize) -> Vec<f64> {
 }
 
 impl Learned {
-    /// Transforms vectors and normalizes them to length 1.
+    /// Transforms vectors and L2-normalizes them.
     pub(super) fn apply(&self, vectors: &mut Vectors) {
         let dim = self.mean.len();
         let moved: Vec<Vec<f32>> = (0..vectors.len())
@@ -124,7 +128,7 @@ mod tests {
     fn whitened_vectors_have_the_identity_as_covariance() {
         let vectors = skewed(400);
         let learned = Postprocess::Whitened.learn(&vectors).unwrap();
-        // `apply` normalizes at the end, which would hide the covariance.
+        // Do not use `apply`, because it normalizes the vectors, which changes their covariance.
         let whiten = |row: &[f32]| -> Vec<f64> {
             let triangle = learned.triangle.as_ref().unwrap();
             let mut row: Vec<f64> = row.iter().zip(&learned.mean).map(|(v, m)| f64::from(*v) - m).collect();

@@ -1,4 +1,5 @@
-//! Ranker with vectors from a NumPy file: one row per document, then one row per query if the queries are separate.
+//! Ranker with vectors from a NumPy file. The file contains one row per document. If the task has separate queries, one
+//! row per query follows.
 
 use std::path::{Path, PathBuf};
 
@@ -8,7 +9,7 @@ use super::{Pool, Progress, Ranker, Scorer, dense::Prepared};
 use turnwise_core::error::{Error, IoContext, Result};
 use turnwise_encoder::Vectors;
 
-/// Ranker with vectors from a NumPy file. Scores are cosine similarities.
+/// Ranker with vectors from a NumPy file. Its scores are cosine similarities.
 pub struct Precomputed {
     path: PathBuf,
     vectors: Vectors,
@@ -16,7 +17,7 @@ pub struct Precomputed {
 }
 
 impl Precomputed {
-    /// Reads a NumPy file with a two-dimensional array of 16, 32 or 64-bit floats.
+    /// Reads a NumPy file that contains a two-dimensional array of floats with 16, 32 or 64 bits.
     pub fn open(path: &Path) -> Result<Self> {
         let bytes = std::fs::read(path).at("read", path)?;
         let vectors = read(&bytes).map_err(|why| {
@@ -27,7 +28,7 @@ impl Precomputed {
         Ok(Precomputed { path: path.to_owned(), vectors, hash })
     }
 
-    /// Returns the vectors, normalized to length 1, and the hash of the file.
+    /// Returns the L2-normalized vectors, and the hash of the file.
     pub fn into_unit(mut self) -> (Vectors, String) {
         self.vectors.normalize();
         (self.vectors, self.hash)
@@ -62,11 +63,11 @@ impl Ranker for Precomputed {
     }
 }
 
-/// Parses a NumPy file.
+/// Parses the content of a NumPy file.
 fn read(bytes: &[u8]) -> Result<Vectors, String> {
     let rest = bytes.strip_prefix(b"\x93NUMPY").ok_or("not a NumPy file")?;
     let (version, rest) = rest.split_first_chunk::<2>().ok_or("the header is truncated")?;
-    // The header length has two bytes in version 1 and four in later versions.
+    // The field for the header length has two bytes in version 1 of the format, and four bytes in later versions.
     let (length, rest) = match version[0] {
         1 => rest.split_first_chunk::<2>().map(|(n, rest)| (usize::from(u16::from_le_bytes(*n)), rest)),
         _ => rest.split_first_chunk::<4>().map(|(n, rest)| (u32::from_le_bytes(*n) as usize, rest)),

@@ -1,4 +1,5 @@
-//! Reranker: ranks by dense vectors first, then reranks the top documents by token vectors, like the search.
+//! Ranker with two stages: ranks by dense vectors first, and then reranks the top documents by token vectors. The
+//! search can rerank in the same way.
 
 use std::cmp::Ordering;
 
@@ -7,15 +8,17 @@ use turnwise_core::error::Result;
 use turnwise_encoder::{Encoder, TextOptions, TokenVectors};
 use turnwise_search::{matching_guided, maxsim};
 
-/// Number of texts per encoding batch.
+/// Number of texts that are encoded in one batch.
 const BATCH: usize = 64;
-/// Offset added to reranked scores. Reranked documents therefore come first: the other scores are cosines.
+/// Offset that is added to the scores of reranked documents. The other scores are cosines, so reranked documents come
+/// first.
 const RERANKED_OFFSET: f32 = 2.0;
 
 /// Method that scores a document for a query from the token vectors of both texts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Tokens {
-    /// MaxSim: compares each query token with the most similar document token. Uses only the last turn of a context.
+    /// MaxSim: compares each query token with the most similar document token. If the query is a context of several
+    /// turns, uses only the last turn.
     Maxsim,
     /// DialogueCSE's matching-guided similarity of the document and the turns of the context.
     Matching,
@@ -28,7 +31,7 @@ pub struct Reranked<'e> {
     pub dense: Dense<'e>,
     /// Method that scores the documents in the second stage.
     pub by: Tokens,
-    /// Number of top documents of the first stage to rerank.
+    /// Number of top documents of the first stage that are reranked.
     pub top: usize,
 }
 
@@ -71,7 +74,7 @@ fn turns(items: &Items) -> Vec<Vec<&str>> {
     }
 }
 
-/// Encodes the tokens of every turn. Turns of different items share batches.
+/// Encodes the tokens of every turn of every item. A batch can contain turns of several items.
 fn tokens_of(
     encoder: &dyn Encoder,
     items: &[Vec<&str>],
@@ -89,7 +92,7 @@ fn tokens_of(
     Ok(items.iter().map(|turns| tokens.by_ref().take(turns.len()).collect()).collect())
 }
 
-/// Concatenates the tokens of all turns.
+/// Concatenates the token vectors of all turns.
 fn joined(turns: Vec<TokenVectors>) -> TokenVectors {
     let mut all = turns.into_iter();
     let Some(mut joined) = all.next() else { return TokenVectors::default() };

@@ -1,4 +1,4 @@
-//! Tokenization for lexical rankers.
+//! Splitting of texts into terms for lexical rankers.
 
 use std::{fmt, str::FromStr};
 
@@ -7,16 +7,17 @@ use unicode_normalization::UnicodeNormalization;
 use turnwise_core::error::{Error, Result};
 use turnwise_text::{Analyzer, words_and_letters};
 
-/// How a text is split into terms.
+/// Method of splitting a text into terms.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Terms {
-    /// Terms of an analyzer of the lexical index.
+    /// Terms as an analyzer of the lexical index returns them.
     Analyzed(Analyzer),
-    /// Words and their bigrams. Scripts without spaces are split into single characters, as in papers on Chinese.
+    /// Words and bigrams of words. Text in a script without spaces is split into single characters instead of words, as
+    /// in papers on Chinese.
     Pairs,
-    /// Characters and their bigrams, without whitespace.
+    /// Characters and bigrams of characters, without whitespace.
     Letters,
-    /// Words of at least two characters and their bigrams, as in scikit-learn with `ngram_range=(1, 2)`.
+    /// Words of at least two characters and bigrams of these words, as in scikit-learn with `ngram_range=(1, 2)`.
     Scikit,
 }
 
@@ -27,7 +28,7 @@ impl Default for Terms {
 }
 
 impl Terms {
-    /// Display name of the ranker `ranker` when it uses these terms.
+    /// Returns the display name of a ranker that uses these terms. `ranker` is its name with the default terms.
     pub(super) fn named(self, ranker: &str) -> String {
         match self == Terms::default() {
             true => ranker.to_owned(),

@@ -1,4 +1,4 @@
-//! TF-IDF rankers: cosine similarity of the weights, with or without singular value decomposition.
+//! TF-IDF rankers: cosine similarity of TF-IDF weights, with or without singular value decomposition.
 
 use std::collections::BTreeSet;
 
@@ -18,7 +18,7 @@ use turnwise_encoder::{
     },
 };
 
-/// TF-IDF with scikit-learn's smoothed inverse document frequency and sublinear term frequency.
+/// TF-IDF ranker with the smoothed inverse document frequency and the sublinear term frequency of scikit-learn.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Tfidf {
     /// How texts are split into terms.
@@ -61,14 +61,15 @@ impl Scorer for Prepared {
     }
 }
 
-/// TF-IDF followed by truncated singular value decomposition. Both steps are fitted to the documents.
+/// Ranker by TF-IDF, followed by truncated singular value decomposition (SVD). Both steps are fitted to the documents.
 #[derive(Debug, Clone, Copy)]
 pub struct TfidfThenSvd {
     /// Dimension of the vectors.
     pub dim: usize,
     /// Random seed of the decomposition.
     pub seed: u64,
-    /// How texts are split into terms. `None` uses the encoder of `turnwise model fit` with its default settings.
+    /// How texts are split into terms. If `None`, the ranker uses the encoder that `turnwise model fit` creates with
+    /// default settings.
     pub terms: Option<Terms>,
 }
 
@@ -93,7 +94,7 @@ impl Ranker for TfidfThenSvd {
 impl TfidfThenSvd {
     fn fitted<'a>(&self, pool: &'a Pool, watch: &dyn Progress) -> Result<Box<dyn Scorer + 'a>> {
         let settings = TfidfSettings { dim: self.dim, seed: self.seed, ..TfidfSettings::default() };
-        // Repeated utterances would count several times.
+        // Remove repeated texts, because they would count several times.
         let texts: Vec<String> = match &pool.documents {
             Items::Texts(texts) => texts.iter().collect::<BTreeSet<_>>().into_iter().cloned().collect(),
             dialogues => (0..dialogues.len()).map(|n| dialogues.text(n).into_owned()).collect(),
@@ -103,7 +104,8 @@ impl TfidfThenSvd {
         Ok(Box::new(dense::Prepared::new(&dense, pool, watch)?))
     }
 
-    /// Computes what scikit-learn's `TfidfVectorizer(sublinear_tf=True, min_df=2)` and `TruncatedSVD` compute.
+    /// Creates a scorer with the vectors that `TfidfVectorizer(sublinear_tf=True, min_df=2)` and `TruncatedSVD` of
+    /// scikit-learn compute.
     fn plain(&self, terms: Terms, pool: &Pool) -> Result<Box<dyn Scorer>> {
         let words = Words::of(pool, terms);
         let mut kept = 0;
@@ -144,13 +146,13 @@ impl TfidfThenSvd {
     }
 }
 
-/// Smoothed inverse document frequency of each term, as in scikit-learn.
+/// Returns the smoothed inverse document frequency of each term, as in scikit-learn.
 fn idf(words: &Words) -> Vec<f64> {
     let count = words.count as f64;
     words.documents_with.iter().map(|with| ((1.0 + count) / (1.0 + f64::from(*with))).ln() + 1.0).collect()
 }
 
-/// TF-IDF weights of a text, normalized to length 1.
+/// Returns the L2-normalized TF-IDF weights of a text, as (term number, weight) pairs.
 fn weights(words: &[(u32, u32)], idf: &[f64]) -> Vec<(u32, f64)> {
     let weigh = |(word, times): &(u32, u32)| (*word, (1.0 + f64::from(*times).ln()) * idf[*word as usize]);
     let mut weights: Vec<(u32, f64)> = words.iter().map(weigh).collect();

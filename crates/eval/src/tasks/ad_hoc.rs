@@ -1,5 +1,5 @@
-//! Ad-hoc retrieval: reads a folder in BEIR's layout (`corpus.jsonl`, `queries.jsonl`, `qrels/*.tsv`). The judgments
-//! may also be a TREC file.
+//! Ad-hoc retrieval. The data is a folder in BEIR's layout (`corpus.jsonl`, `queries.jsonl`, `qrels/*.tsv`). The
+//! relevance judgments can also be in a TREC file.
 
 use std::{
     collections::HashMap,
@@ -16,9 +16,9 @@ use crate::{
 };
 use turnwise_core::error::{Error, IoContext, Result};
 
-/// Number of top documents that are evaluated, as in trec_eval.
+/// Maximum number of top documents that are evaluated per query.
 const DEPTH: usize = 1000;
-/// File names of judgments in `qrels`, in order of preference.
+/// Names of files with judgments in the folder `qrels`, without the extension, in order of preference.
 const SPLITS: [&str; 3] = ["test", "dev", "train"];
 
 /// Settings of ad-hoc retrieval.
@@ -62,7 +62,8 @@ struct Line {
     text: String,
 }
 
-/// Reads an ad-hoc retrieval task. `qrels` replaces the judgments of the folder. Also returns the paths of the files.
+/// Reads an ad-hoc retrieval task. Also returns the paths of its files. If `qrels` is set, uses the judgments in this
+/// file instead of the judgments in the folder.
 fn ad_hoc(folder: &Path, qrels: Option<&Path>) -> Result<(RankingTask, Vec<PathBuf>)> {
     let (corpus, asked) = (folder.join("corpus.jsonl"), folder.join("queries.jsonl"));
     let judged = qrels.map_or_else(|| own_judgments(folder), |qrels| Ok(qrels.to_owned()))?;

@@ -1,5 +1,5 @@
-//! The three dial2vec tasks: domain categorization, semantic relatedness and dialogue retrieval. All tasks use the same
-//! dialogues, each with exactly one domain.
+//! The three tasks of dial2vec: domain categorization, semantic relatedness and dialogue retrieval. All three tasks use
+//! the same dialogues. Each dialogue has exactly one domain.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -36,7 +36,7 @@ pub struct DialogueRetrieval {
     /// File or folder of dialogues, in any format that `ingest` reads
     #[cfg_attr(feature = "clap", arg(value_name = "PATH"))]
     pub data: PathBuf,
-    /// Protocol of the paper or of its released code.
+    /// Evaluation protocol: the protocol of the paper or of its released code.
     #[cfg_attr(feature = "clap", arg(skip))]
     #[serde(default)]
     pub profile: Profile,
@@ -60,7 +60,7 @@ impl TaskSettings for DialogueRetrieval {
     }
 }
 
-/// Evaluation protocol: the one in the paper's text, or the one in its released code.
+/// Evaluation protocol: the protocol in the paper's text, or the protocol in its released code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "clap", derive(clap::ValueEnum))]
 #[serde(rename_all = "lowercase")]
@@ -74,7 +74,7 @@ pub enum Profile {
 }
 
 impl Profile {
-    /// Name on the command line.
+    /// Returns the name that is used on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Profile::Paper => "paper",
@@ -83,14 +83,14 @@ impl Profile {
     }
 }
 
-/// Number of random draws of pairs, and of k-means runs in the paper's protocol.
+/// Number of random draws of pairs, and number of k-means runs, in the paper's protocol.
 const DRAWS: usize = 10;
 /// Maximum number of dialogues on a map. Larger maps are slow to draw.
 const MAPPED: usize = 1_000;
-/// Number of k-means initializations; the best result is used.
+/// Number of k-means initializations per run. The best result is used.
 const INITIALIZATIONS: usize = 10;
 
-/// Domain categorization, semantic relatedness and dialogue retrieval.
+/// Task that combines domain categorization, semantic relatedness and dialogue retrieval.
 pub struct DialogueTask {
     retrieval: RankingTask,
     /// Index of each dialogue's domain in `domains`.
@@ -101,8 +101,8 @@ pub struct DialogueTask {
 }
 
 impl DialogueTask {
-    /// Creates the tasks. Dialogues without a domain or with several domains are skipped and counted. Returns an error
-    /// if fewer than two domains remain.
+    /// Creates the task. Skips and counts dialogues that have no domain or several domains. Returns an error if fewer
+    /// than two domains remain.
     pub fn new(dialogues: Vec<Dialogue>, profile: Profile, seed: u64) -> Result<Self> {
         let mut skipped = Vec::new();
         let kept = with_one_domain(dialogues, &mut skipped);
@@ -163,7 +163,8 @@ impl DialogueTask {
         named.into_iter().map(|(name, value)| Value::new(name, value)).collect()
     }
 
-    /// Projects the dialogues onto a plane, or a random sample of [`MAPPED`] dialogues if there are more.
+    /// Projects the vectors of the dialogues onto a plane. If there are more than [`MAPPED`] dialogues, uses a random
+    /// sample. Returns `None` if the ranker has no vectors.
     fn map(&self, scorer: &dyn Scorer, watch: &dyn Progress) -> Result<Option<Map>> {
         let Some(vectors) = scorer.vectors() else { return Ok(None) };
         let mut drawn: Vec<usize> = (0..self.labels.len()).collect();
@@ -181,7 +182,7 @@ impl DialogueTask {
             names: self.domains.clone(),
             labels: drawn.iter().map(|n| self.labels[*n]).collect(),
             ids: drawn.iter().map(|n| self.retrieval.documents[*n].clone()).collect(),
-            // More digits would not be visible and would only make the file larger.
+            // Keep three decimal places. More would not be visible and would make the file larger.
             points: points.iter().map(|point| point.map(|v| (v * 1e3).round() / 1e3)).collect(),
         }))
     }
@@ -229,7 +230,7 @@ impl Task for DialogueTask {
     }
 }
 
-/// Pair of dialogues with its score; `same` is true if the dialogues have the same domain.
+/// Two dialogues, `a` and `b`, as indices, with the score of this pair. `same` is true if they have the same domain.
 struct Pair {
     a: usize,
     b: usize,
@@ -237,7 +238,8 @@ struct Pair {
     score: f64,
 }
 
-/// Correlation of pair scores with shared domains. With `keep`, also returns the pairs if they were drawn at random.
+/// Computes semantic relatedness: how well the scores of dialogue pairs correlate with whether the dialogues have the
+/// same domain. If `keep` is true and the pairs were drawn at random, also returns the pairs.
 fn relatedness(task: &DialogueTask, scorer: &dyn Scorer, keep: bool) -> Result<(Value, Option<Columns>)> {
     let drawn = match task.profile {
         Profile::Paper => {
@@ -262,13 +264,13 @@ fn relatedness(task: &DialogueTask, scorer: &dyn Scorer, keep: bool) -> Result<(
     Ok((value, drawn.filter(|_| keep).map(|drawn| pair_columns(task, &drawn))))
 }
 
-/// Pairs for the protocol of the paper: each dialogue with one random other dialogue.
+/// Draws the pairs for the protocol of the paper: each dialogue with one random other dialogue.
 fn pairs(task: &DialogueTask, scorer: &dyn Scorer, draw: u64) -> Result<Vec<Pair>> {
     let n = task.labels.len();
     let mut random = Random::new(task.seed, draw);
     let mut one = Vec::new();
     let pair = |a: usize| {
-        // Any dialogue except itself.
+        // Draw any dialogue except `a`.
         let b = (a + 1 + random.below(n - 1)) % n;
         scorer.scores(a, &[b as u32], &mut one)?;
         ensure_finite("the ranker", &task.retrieval.documents[a], &one)?;
@@ -277,7 +279,7 @@ fn pairs(task: &DialogueTask, scorer: &dyn Scorer, draw: u64) -> Result<Vec<Pair
     (0..n).map(pair).collect()
 }
 
-/// Pairs for the protocol of the released code: one dialogue with all others.
+/// Returns the pairs for the protocol of the released code: dialogue `a` with each other dialogue.
 fn with_all(task: &DialogueTask, scorer: &dyn Scorer, a: usize) -> Result<Vec<Pair>> {
     let others: Vec<u32> = (0..task.labels.len() as u32).filter(|b| *b != a as u32).collect();
     let mut scores = Vec::new();
@@ -290,14 +292,15 @@ fn with_all(task: &DialogueTask, scorer: &dyn Scorer, a: usize) -> Result<Vec<Pa
     Ok(others.iter().zip(&scores).map(pair).collect())
 }
 
-/// Spearman correlation of scores and shared domains; 0 if all or no pairs share a domain, as in the released code.
+/// Returns the Spearman correlation between the scores of the pairs and their flags `same`, as numbers 0 and 1. As in
+/// the released code, returns 0 if the correlation is undefined, for example because all pairs have the same domain.
 fn correlation(pairs: &[Pair]) -> f64 {
     let scores: Vec<f64> = pairs.iter().map(|pair| pair.score).collect();
     let same: Vec<f64> = pairs.iter().map(|pair| f64::from(u8::from(pair.same))).collect();
     spearman(&scores, &same).unwrap_or(0.0)
 }
 
-/// Table for export with one row per drawn pair.
+/// Returns a table for export that has one row per drawn pair.
 fn pair_columns(task: &DialogueTask, drawn: &[Vec<Pair>]) -> Columns {
     let id = |n: usize| task.retrieval.documents[n].clone();
     let row = |(draw, pair): (usize, &Pair)| {
@@ -321,10 +324,10 @@ fn pair_columns(task: &DialogueTask, drawn: &[Vec<Pair>]) -> Columns {
     }
 }
 
-/// Cluster measure computed from a contingency table.
+/// Function that computes a cluster measure from a contingency table.
 type OfTable = fn(&Table) -> f64;
 
-/// Number of k-means runs.
+/// Returns the number of k-means runs in the protocol of the task.
 fn runs(task: &DialogueTask) -> usize {
     match task.profile {
         Profile::Paper => DRAWS,
@@ -332,7 +335,8 @@ fn runs(task: &DialogueTask) -> usize {
     }
 }
 
-/// Cluster measures, averaged over the runs; none without vectors. With `keep`, also returns the clusters of each run.
+/// Computes domain categorization: cluster measures, averaged over several k-means runs. Returns no values if the
+/// ranker has no vectors. If `keep` is true, also returns the clusters of each run.
 fn categorization(
     task: &DialogueTask,
     scorer: &dyn Scorer,
@@ -366,7 +370,7 @@ fn categorization(
     Ok((values, keep.then(|| cluster_columns(task, &clusters))))
 }
 
-/// Table for export with one row per dialogue: its domain, and its cluster in each run.
+/// Returns a table for export that has one row per dialogue, with its domain and its cluster in each run.
 fn cluster_columns(task: &DialogueTask, clusters: &[Vec<usize>]) -> Columns {
     let row = |n: usize| {
         let of_runs = clusters.iter().map(|of_run| of_run[n].to_string());

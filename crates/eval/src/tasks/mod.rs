@@ -1,4 +1,4 @@
-//! Evaluation tasks from the papers: documents, queries, relevance judgments and measures.
+//! Evaluation tasks from papers. A task consists of documents, queries, relevance judgments and measures.
 
 mod ad_hoc;
 mod dialogues;
@@ -29,29 +29,29 @@ use super::{
 use turnwise_core::error::Result;
 use turnwise_corpus::Dialogue;
 
-/// A task with its settings, as stored in a recipe. Paths are relative to the data folder.
+/// A kind of task with its settings, as stored in a recipe. Paths are relative to the data folder.
 #[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
 #[serde(tag = "kind", rename_all = "lowercase")]
 pub enum TaskSpec {
-    /// Semantic retrieval: sentences with the same intent rank above others (DialogueCSE).
+    /// Semantic retrieval (DialogueCSE): sentences with the intent of the query must rank above other sentences.
     Sr(SemanticRetrieval),
-    /// Sentence similarity: correlation with human scores (DialogueCSE).
+    /// Sentence similarity (DialogueCSE): the scores of sentence pairs must correlate with human scores.
     Dsts(Similarity),
-    /// The three dial2vec tasks on dialogues with domains.
+    /// The three tasks of dial2vec, on dialogues that have a domain.
     Dialogues(DialogueRetrieval),
-    /// Response selection: the real response ranks above other candidates.
+    /// Response selection: the real response must rank above other candidates.
     Response(ResponseSelection),
     /// Ad-hoc retrieval on a data set in BEIR's layout.
     Adhoc(AdHoc),
 }
 
 impl TaskSpec {
-    /// Creates a task with default settings from its name on the command line. Returns `None` for an unknown name.
+    /// Creates a task with default settings from its name on the command line. Returns `None` if the name is unknown.
     pub fn from_name(name: &str, data: PathBuf) -> Option<Self> {
         serde_json::from_value(serde_json::json!({"kind": name, "data": data})).ok()
     }
 
-    /// The settings of the task.
+    /// Returns the settings of the task.
     pub fn settings(&self) -> &dyn TaskSettings {
         match self {
             TaskSpec::Sr(settings) => settings,
@@ -65,13 +65,13 @@ impl TaskSpec {
 
 /// Settings of a task: the paths of its data, and its options.
 pub trait TaskSettings {
-    /// Command line that runs the task on data in a folder, without the rankers.
+    /// Returns the command line that runs the task on the data in `folder`. It contains no rankers.
     fn command(&self, folder: &Path) -> String;
 
-    /// Files of the task, relative to the data folder.
+    /// Returns the paths of the task's files, relative to the data folder.
     fn files(&self) -> Vec<&Path>;
 
-    /// Reads the data. `folder` is the data folder.
+    /// Reads the data and creates the task. `folder` is the data folder.
     fn load(&self, folder: &Path, with: &LoadOptions<'_>) -> Result<Loaded>;
 }
 
@@ -79,7 +79,7 @@ pub trait TaskSettings {
 pub struct LoadOptions<'a> {
     /// Random seed.
     pub seed: u64,
-    /// Reads the dialogues of a file or folder.
+    /// Function that reads the dialogues in a file or folder.
     pub read_dialogues: &'a dyn Fn(&Path) -> Result<Vec<Dialogue>>,
     /// Receiver of progress reports.
     pub progress: &'a dyn Progress,
@@ -107,39 +107,41 @@ impl Loaded {
     }
 }
 
-/// An evaluation task for rankers.
+/// Evaluation task. It evaluates rankers.
 pub trait Task: Sync {
-    /// Short name, as on the command line.
+    /// Returns the short name of the task that is used on the command line.
     fn name(&self) -> &'static str;
 
-    /// Description, with the name of the paper.
+    /// Returns a description of the task that contains the name of its paper.
     fn about(&self) -> &'static str;
 
-    /// Size of the task as text, for example "20 pairs".
+    /// Returns the size of the task as text, for example "20 pairs".
     fn size(&self) -> String;
 
-    /// Documents to rank, and the queries for which they are ranked.
+    /// Returns the documents to rank, and the queries for which they are ranked.
     fn pool(&self) -> &Pool;
 
-    /// Items of the data that were skipped, with reasons and counts.
+    /// Returns the numbers of data items that were skipped, with the reasons.
     fn skipped(&self) -> &[Skipped];
 
-    /// Text with every setting that affects the values. The data is identified separately, by hash.
+    /// Returns a text that contains every setting that affects the values. The text does not identify the data, because
+    /// a hash identifies it.
     fn identity(&self) -> String;
 
-    /// Number of classes; `None` if the task has no classes.
+    /// Returns the number of classes. Returns `None` if the task has no classes.
     fn classes(&self) -> Option<usize> {
         None
     }
 
-    /// Evaluates a ranker. With `keep`, the outcome also contains the rankings and other tables for export.
+    /// Evaluates the ranker that created `scorer`. If `keep` is true, the outcome also contains the rankings and other
+    /// tables for export.
     fn run(&self, scorer: &dyn Scorer, keep: bool, watch: &dyn Progress) -> Result<Outcome>;
 }
 
 /// Number of items that were skipped for the same reason.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Skipped {
-    /// Kind of the skipped items, and the reason, as shown to users.
+    /// Kind of the skipped items and the reason, as a text for users.
     pub what: String,
     /// Number of skipped items.
     pub count: u64,
@@ -148,7 +150,7 @@ pub struct Skipped {
 }
 
 impl Skipped {
-    /// Adds one item to the count for `what`. `id` is the id or position of the item.
+    /// Adds one skipped item to the entry for `what`, or creates this entry. `id` is the id or position of the item.
     pub fn count(all: &mut Vec<Skipped>, what: &str, id: impl fmt::Display) {
         match all.iter_mut().find(|skipped| skipped.what == what) {
             Some(skipped) => skipped.count += 1,
@@ -162,22 +164,22 @@ impl Skipped {
 pub struct Outcome {
     /// One value per measure.
     pub values: Vec<Value>,
-    /// Query ids, in the order of the per-query values.
+    /// Ids of the queries, in the order of the values of single queries in `values`.
     pub queries: Vec<String>,
-    /// Ranking of each query; empty unless requested.
+    /// Ranking for each query. Empty unless [`Task::run`] was called with `keep`.
     pub rankings: Vec<Ranked>,
-    /// Tables from which other tools can compute the same values; empty unless requested.
+    /// Tables from which other tools can compute the same values. Empty unless [`Task::run`] was called with `keep`.
     pub columns: Vec<Columns>,
-    /// Two-dimensional map, for tasks with vectors and labels.
+    /// Two-dimensional map of the documents; `None` unless the task has labels and the ranker has vectors.
     pub map: Option<Map>,
 }
 
 /// Table of exported data that is not a ranking.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Columns {
-    /// Name of the table, used as a file suffix.
+    /// Name of the table. It is a part of the name of the exported file.
     pub name: &'static str,
-    /// Column names.
+    /// Names of the columns.
     pub names: Vec<String>,
     /// Cells of each row.
     pub rows: Vec<Vec<String>>,
@@ -196,10 +198,10 @@ pub struct Map {
     pub points: Vec<[f32; 2]>,
 }
 
-/// Ranking of one query.
+/// Ranking of documents for one query.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Ranked {
-    /// Query id.
+    /// Id of the query.
     pub query: String,
     /// Document ids with scores and grades, best first. The grade is `None` if the document is not judged.
     pub documents: Vec<(String, f32, Option<i32>)>,
@@ -210,21 +212,21 @@ pub struct Ranked {
 pub struct Value {
     /// Name of the measure.
     pub measure: String,
-    /// Mean value, as a fraction, not in percent.
+    /// Mean value, not in percent: 0.5 means 50%.
     pub value: f64,
-    /// Standard deviation over random draws or seeds; `None` if there is only one.
+    /// Standard deviation over random draws or seeds; `None` if there is only one draw or seed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deviation: Option<f64>,
-    /// Random baseline: the average value of random scores or of a random assignment; `None` if it is not known.
+    /// Random baseline: the expected value for random scores or a random assignment; `None` if unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub floor: Option<f64>,
-    /// Value of each query or each draw.
+    /// Value of each query or of each random draw; empty if there are no such values.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub each: Vec<f64>,
 }
 
 impl Value {
-    /// Creates a value without deviation, random baseline and single values.
+    /// Creates a value without a deviation, a random baseline and values of single queries.
     pub fn new(measure: &str, value: f64) -> Self {
         Value { measure: measure.to_owned(), value, deviation: None, floor: None, each: Vec::new() }
     }

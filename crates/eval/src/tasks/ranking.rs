@@ -1,4 +1,4 @@
-//! Ranking tasks: documents are ranked for each query.
+//! Tasks in which a ranker ranks documents for each query.
 
 use std::{cmp::Ordering, collections::HashMap};
 
@@ -12,19 +12,19 @@ use crate::{
 use turnwise_core::error::Result;
 use turnwise_measures::{random_baseline::RandomBaseline, ranking::Ranking};
 
-/// Number of queries per thread between two progress updates.
+/// Number of queries that each thread processes between two progress updates.
 const CHUNK: usize = 64;
 
-/// Candidates of each query, with their grades.
+/// Candidate documents of each query, with their grades.
 #[derive(Debug, Clone)]
 pub enum Candidates {
-    /// A given list of judged documents for each query.
+    /// A list of judged documents for each query, as pairs of a document index and a grade.
     Given(Vec<Vec<(u32, i32)>>),
     /// All documents of the pool. Documents without a judgment are not relevant.
     All {
-        /// Judged documents of each query, with their grades.
+        /// Grades of the judged documents of each query, by document index.
         judged: Vec<HashMap<u32, i32>>,
-        /// Number of top documents that are evaluated.
+        /// Maximum number of top documents that are evaluated.
         depth: usize,
     },
 }
@@ -32,23 +32,23 @@ pub enum Candidates {
 /// Task that ranks documents for each query.
 #[derive(Debug, Clone)]
 pub struct RankingTask {
-    /// Short name of the task, as on the command line.
+    /// Short name of the task that is used on the command line.
     pub name: &'static str,
-    /// Description, with the name of the paper.
+    /// Description of the task that contains the name of its paper.
     pub about: &'static str,
     /// Documents to rank, and the queries for which they are ranked.
     pub pool: Pool,
-    /// Document ids. Of documents with equal scores, the one with the greater id comes first.
+    /// Ids of the documents. If documents have equal scores, the document with the greater id comes first.
     pub documents: Vec<String>,
-    /// Query ids.
+    /// Ids of the queries.
     pub queries: Vec<String>,
     /// Index of each query among the queries of the pool.
     pub pool_indices: Vec<u32>,
     /// Candidates of each query.
     pub candidates: Candidates,
-    /// Measures, with the names that papers use for them.
+    /// Measures to compute, with the names that papers use for them.
     pub measures: Vec<(&'static str, Measure)>,
-    /// Items of the data that were skipped.
+    /// Numbers of data items that were skipped, with the reasons.
     pub skipped: Vec<Skipped>,
 }
 
@@ -119,7 +119,7 @@ impl Task for RankingTask {
     }
 }
 
-/// Values of the measures for one query.
+/// Values of the measures for one query, with its random baselines and its ranking.
 struct Row {
     values: Vec<f64>,
     random_baseline: Vec<Option<f64>>,
@@ -152,7 +152,7 @@ impl RankingTask {
         let mut scores = Vec::new();
         scorer.scores(own as usize, &documents, &mut scores)?;
         ensure_finite("the ranker", &self.queries[n], &scores)?;
-        // A document that is also the query is not a candidate.
+        // If the documents are also the queries, the query itself is not a candidate.
         let is_itself = |at: &u32| {
             let whole = matches!(self.candidates, Candidates::All { .. });
             whole && self.pool.queries.is_none() && documents[*at as usize] == own
@@ -200,7 +200,7 @@ impl RankingTask {
     }
 }
 
-/// Formats a range of sizes: `30`, or `21 to 30`.
+/// Formats the range of sizes, for example as `30` or `21 to 30`.
 fn span(sizes: impl Iterator<Item = usize> + Clone) -> String {
     match (sizes.clone().min(), sizes.max()) {
         (Some(least), Some(most)) if least == most => most.to_string(),

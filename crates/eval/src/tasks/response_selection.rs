@@ -1,8 +1,10 @@
-//! Response selection. A sample is a context (the previous turns) with real and wrong candidate responses.
+//! Response selection. A sample consists of a context (the previous turns) and candidate responses, of which some are
+//! right and some are wrong.
 //!
 //! Two formats are supported. JSON lines have one sample per line: `{"id", "context": [{"role", "text"}], "candidates":
-//! ["…"], "answer": 3}`, where the answer is an index from 0. The Ubuntu, Douban and E-commerce corpora use lines of
-//! `label ⇥ turn ⇥ … ⇥ response`, where lines with the same context are adjacent.
+//! ["…"], "answer": 3}`, where `answer` is the index of the right candidate, starting at 0. The Ubuntu, Douban and
+//! E-commerce corpora have lines of `label ⇥ turn ⇥ … ⇥ response`, one per candidate. Adjacent lines with the same
+//! context are one sample.
 
 use std::path::{Path, PathBuf};
 
@@ -66,10 +68,10 @@ struct ContextTurn {
     text: String,
 }
 
-/// Candidate response, and whether it is the real one.
+/// Candidate response, and whether it is a right response.
 type Response = (String, bool);
 
-/// Reads samples from JSON lines or from tab-separated lines.
+/// Reads a response selection task from a file with JSON lines or tab-separated lines.
 fn response_selection(path: &Path) -> Result<RankingTask> {
     let mut samples = Samples::default();
     // Adjacent lines with the same context form one sample.
@@ -125,7 +127,8 @@ struct Samples {
 
 impl Samples {
     fn push_lines(&mut self, context: Vec<String>, candidates: Vec<Response>) -> Result<(), String> {
-        // The format has no speakers. Assume that two speakers alternate, also between the last turn and the response.
+        // The format contains no speakers. Assume that two speakers alternate, also between the last turn and the
+        // response.
         let speakers = ["a", "b"];
         let said = context.into_iter().rev().enumerate();
         let mut context: Vec<ContextTurn> =

@@ -1,5 +1,5 @@
 //! Semantic retrieval. The data is a file in the format of DialogueCSE's `select.txt`:
-//! `id ⇥ text ⇥ intent ⇥ positive ids ⇥ negative ids`, with ids separated by commas.
+//! `id ⇥ text ⇥ intent ⇥ positive ids ⇥ negative ids`. The ids in a column are separated by commas.
 
 use std::{
     collections::HashMap,
@@ -29,7 +29,8 @@ pub struct SemanticRetrieval {
     /// candidates with other intents.
     #[cfg_attr(feature = "clap", arg(value_name = "FILE"))]
     pub data: PathBuf,
-    /// Builds the task with this selection of candidates. `data` is then a file of labeled sentences.
+    /// Method of selecting the candidates if the task is built from labeled sentences. `data` is then a file of labeled
+    /// sentences. `None` if `data` already contains the candidates.
     #[cfg_attr(feature = "clap", arg(skip))]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub build: Option<CandidateSelection>,
@@ -66,7 +67,7 @@ impl TaskSettings for SemanticRetrieval {
     }
 }
 
-/// Reads only the sentences of a file in the format of `select.txt`.
+/// Reads a file in the format of `select.txt` and returns only its sentences.
 pub(super) fn sentences(path: &Path) -> Result<Vec<String>> {
     let mut sentences = Vec::new();
     each_line(path, |_, text| {
@@ -80,13 +81,13 @@ pub(super) fn sentences(path: &Path) -> Result<Vec<String>> {
     Ok(sentences)
 }
 
-/// Reads a semantic retrieval task, which ranks positive and negative candidates for each sentence.
+/// Reads a semantic retrieval task, in which positive and negative candidates are ranked for each sentence.
 pub fn semantic_retrieval(path: &Path) -> Result<RankingTask> {
     let file = std::fs::File::open(path).at("read", path)?;
     semantic_retrieval_of(std::io::BufReader::new(file), path)
 }
 
-/// Reads a semantic retrieval task from an open reader. `path` is only used in messages.
+/// Reads a semantic retrieval task from an open reader. `path` is used only in error messages.
 pub fn semantic_retrieval_of(reader: impl BufRead, path: &Path) -> Result<RankingTask> {
     let mut rows: Vec<(u64, String, String)> = Vec::new();
     let (mut ids, mut texts) = (Vec::new(), Vec::new());

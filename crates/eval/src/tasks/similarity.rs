@@ -1,4 +1,4 @@
-//! Sentence similarity: compares the ranker's scores of sentence pairs with human scores. The data is a file in the
+//! Sentence similarity: compares a ranker's scores of sentence pairs with human scores. The data is a file in the
 //! format of DialogueCSE's `sts.txt`: `score ⇥ sentence ⇥ sentence`.
 
 use std::path::{Path, PathBuf};
@@ -50,13 +50,13 @@ impl TaskSettings for Similarity {
     }
 }
 
-/// Correlation coefficient of two series; `None` if one of them is constant.
+/// Function that computes a correlation coefficient of two series. It returns `None` if one of the series is constant.
 type Correlation = fn(&[f64], &[f64]) -> Option<f64>;
 
 /// Sentence pairs with human scores.
 #[derive(Debug, Clone)]
 struct PairTask {
-    /// Sentences of all pairs; the two sentences of a pair are adjacent.
+    /// Sentences of all pairs. The two sentences of a pair are adjacent.
     pool: Pool,
     /// Human score of each pair.
     gold: Vec<f64>,
@@ -87,7 +87,8 @@ impl Task for PairTask {
         "dsts/by-own".to_owned()
     }
 
-    /// Divides each score by the score of the query sentence with itself, and averages both directions of a pair. The
+    /// Computes the correlation of the ranker's scores with the human scores. In a pair, each sentence is the query
+    /// once, and the two scores are averaged. Before that, each score is divided by the query's score with itself. The
     /// division does not change a cosine, and it makes other scores comparable between pairs.
     fn run(&self, scorer: &dyn Scorer, keep: bool, watch: &dyn Progress) -> Result<Outcome> {
         let score = |n: usize| -> Result<f64> {
@@ -125,7 +126,7 @@ impl Task for PairTask {
     }
 }
 
-/// Parses the score of a pair. Several annotators' scores, separated by commas, are reduced to their median.
+/// Parses the score of a pair. If several scores are given, separated by commas, returns their median.
 fn median(cell: &str) -> Result<f64, String> {
     if cell.trim() == UNSCORED {
         return Err(format!(
@@ -140,7 +141,7 @@ fn median(cell: &str) -> Result<f64, String> {
     Ok(if scores.len() % 2 == 1 { scores[middle] } else { f64::midpoint(scores[middle - 1], scores[middle]) })
 }
 
-/// Reads sentence pairs with human scores. The background sentences only affect term weights.
+/// Reads sentence pairs with human scores. `background` contains more sentences, which affect only the term weights.
 fn sentence_pairs(path: &Path, background: Vec<String>) -> Result<PairTask> {
     let mut pairs = Vec::new();
     each_line(path, |_, text| {

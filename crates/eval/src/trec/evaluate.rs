@@ -8,9 +8,9 @@ use turnwise_measures::ranking::{RELEVANT, Ranking};
 /// Evaluation options.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Options {
-    /// Lowest grade of a relevant document.
+    /// Minimum grade of a relevant document.
     pub level: i32,
-    /// Includes judged queries that are missing from the run, with a value of 0.
+    /// Whether to include judged queries that are missing from the run. They are evaluated as empty rankings.
     pub complete: bool,
 }
 
@@ -25,17 +25,17 @@ impl Default for Options {
 pub struct Evaluation {
     /// Tag of the run.
     pub tag: String,
-    /// The evaluated measures, in the order of the values.
+    /// The measures that were evaluated, in the order of the values in `queries`.
     pub measures: Vec<Measure>,
-    /// Values of each query, in the order of `measures`.
+    /// Values of the measures for each query, in the order of `measures`.
     pub queries: BTreeMap<String, Vec<f64>>,
-    /// Queries of the run without judgments, which are left out.
+    /// Ids of queries in the run that have no judgments. They are not evaluated.
     pub unjudged: Vec<String>,
-    /// Judged queries that are missing from the run.
+    /// Ids of judged queries that are missing from the run.
     pub missing: Vec<String>,
 }
 
-/// Evaluates a run. Queries without judgments are skipped.
+/// Evaluates a run by relevance judgments. Skips queries without judgments.
 pub fn evaluate(qrels: &Qrels, run: &Run, measures: &[Measure], options: Options) -> Evaluation {
     let mut evaluation =
         Evaluation { tag: run.tag.clone(), measures: measures.to_vec(), ..Evaluation::default() };
@@ -62,19 +62,20 @@ pub fn evaluate(qrels: &Qrels, run: &Run, measures: &[Measure], options: Options
 }
 
 impl Evaluation {
-    /// Values over all queries, in the order of `measures`.
+    /// Returns the value of each measure over all queries, in the order of `measures`.
     pub fn of_all(&self) -> Vec<f64> {
         let column = |n: usize| self.queries.values().map(|values| values[n]).collect::<Vec<f64>>();
         self.measures.iter().enumerate().map(|(n, measure)| measure.of_all(&column(n))).collect()
     }
 
-    /// Returns lines in trec_eval's output format: for each query if `each` is true, then for all queries together.
+    /// Returns the values as lines in trec_eval's output format. If `each` is true, the lines of the single queries
+    /// come first. The lines for all queries together come last.
     pub fn lines(&self, each: bool) -> impl Iterator<Item = String> + '_ {
         let queries = self.queries.iter().filter(move |_| each).flat_map(|(query, values)| {
             let of_query = self.measures.iter().zip(values).filter(|(measure, _)| !measure.is_of_all());
             of_query.map(move |(measure, value)| line(measure, query, *value))
         });
-        // trec_eval prints the run's tag together with num_q.
+        // Like trec_eval, print the tag of the run only if num_q is printed.
         let named =
             self.measures.contains(&Measure::NumQ).then(|| format!("{:<22}\tall\t{}", "runid", self.tag));
         let all = self.of_all();

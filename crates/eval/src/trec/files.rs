@@ -9,24 +9,25 @@ use std::{
 use crate::{data::each_line, rank::better_first};
 use turnwise_core::error::{Error, Result};
 
-/// Relevance judgments.
+/// Relevance judgments (qrels).
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Qrels {
-    /// Grades of the judged documents, by query.
+    /// Grades of the judged documents by document id, for each query id.
     pub queries: BTreeMap<String, HashMap<String, i32>>,
 }
 
-/// Rankings by query, the best document first.
+/// A TREC run: the ranking of a system for each query.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Run {
-    /// Tag of the run, from the last column.
+    /// Tag of the run, from the last column of its file.
     pub tag: String,
-    /// Documents with their scores, by query.
+    /// Document ids with their scores for each query id, the best document first.
     pub queries: BTreeMap<String, Vec<(String, f32)>>,
 }
 
 /// Reads judgments in TREC's format (`query 0 document grade`) or in BEIR's format (`query document grade`, with a
-/// header line). Returns an error for a malformed line, for two grades of the same document, or for an empty file.
+/// header line). Returns an error if a line is malformed, if a document has two grades for a query, or if there are no
+/// judgments.
 pub fn read_qrels(path: &Path) -> Result<Qrels> {
     let mut qrels = Qrels::default();
     each_line(path, |number, line| {
@@ -57,7 +58,8 @@ pub fn read_qrels(path: &Path) -> Result<Qrels> {
     Ok(qrels)
 }
 
-/// Reads a TREC run (`query Q0 document rank score tag`). As in trec_eval, documents are sorted by score, not by rank.
+/// Reads a TREC run (`query Q0 document rank score tag`). Sorts the documents by score and ignores the rank, as
+/// trec_eval does.
 pub fn read_run(path: &Path) -> Result<Run> {
     let mut run = Run::default();
     let mut seen: HashMap<String, HashMap<String, u64>> = HashMap::new();
@@ -89,7 +91,7 @@ pub fn read_run(path: &Path) -> Result<Run> {
     Ok(run)
 }
 
-/// Writes the judgments of one query.
+/// Writes the judgments of one query in TREC's format. `documents` are pairs of a document id and a grade.
 pub fn write_qrels<'a>(
     out: &mut dyn Write,
     query: &str,
@@ -101,7 +103,8 @@ pub fn write_qrels<'a>(
     Ok(())
 }
 
-/// Writes the ranking of one query. `documents` must be sorted, best first.
+/// Writes the ranking of one query in TREC's format. `documents` are pairs of a document id and a score, which must be
+/// sorted, best first.
 pub fn write_run<'a>(
     out: &mut dyn Write,
     query: &str,

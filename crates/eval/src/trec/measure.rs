@@ -1,11 +1,11 @@
-//! Ranking measures, with trec_eval's names.
+//! Ranking measures. Their names are the names in trec_eval.
 
 use std::fmt;
 
 use turnwise_core::error::{Error, Result};
 use turnwise_measures::{random_baseline::RandomBaseline, ranking::Ranking};
 
-/// Ranking measure. Variants are in the order in which trec_eval prints them.
+/// Ranking measure. The variants are in the order in which trec_eval prints the measures.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Measure {
     /// Number of queries. It has no value for a single query.
@@ -22,11 +22,11 @@ pub enum Measure {
     GmMap,
     /// R-precision: precision at rank R, where R is the number of relevant documents.
     Rprec,
-    /// Bpref: how often relevant documents rank above documents judged not relevant.
+    /// Bpref, a measure of how often relevant documents rank above documents that were judged as not relevant.
     Bpref,
-    /// Reciprocal rank of the first relevant document; 0 if none was returned.
+    /// Reciprocal rank of the first relevant document; 0 if no relevant document was returned.
     RecipRank,
-    /// Interpolated precision at a recall given in percent.
+    /// Interpolated precision at the given recall, which is in percent.
     IprecAtRecall(u32),
     /// Precision of the top k documents.
     P(u32),
@@ -42,14 +42,14 @@ pub enum Measure {
     Success(u32),
 }
 
-/// Name, constructor from a cutoff, and trec_eval's default cutoffs.
+/// Measure with a cutoff: its name, its constructor from a cutoff, and trec_eval's default cutoffs.
 type WithCutoffs = (&'static str, fn(u32) -> Measure, &'static [u32]);
 
-/// trec_eval's default cutoffs.
+/// trec_eval's default cutoffs for most measures.
 const CUTS: [u32; 9] = [5, 10, 15, 20, 30, 100, 200, 500, 1000];
 const SUCCESS: [u32; 3] = [1, 5, 10];
 const RECALLS: [u32; 11] = [0, 10, 20, 30, 40, 50, 60, 70, 80, 90, 100];
-/// Lower bound of average precision in the geometric mean, as in trec_eval.
+/// Lower bound of the average precision of a query in the geometric mean, as in trec_eval.
 const LEAST: f64 = 0.00001;
 
 impl Measure {
@@ -66,7 +66,7 @@ impl Measure {
         ("ndcg", Measure::Ndcg),
     ];
 
-    /// Measures with a cutoff in their name, and their default cutoffs.
+    /// Measures that have a cutoff in their name.
     const CUT: [WithCutoffs; 6] = [
         ("iprec_at_recall", Measure::IprecAtRecall, &RECALLS),
         ("P", Measure::P, &CUTS),
@@ -76,23 +76,24 @@ impl Measure {
         ("success", Measure::Success, &SUCCESS),
     ];
 
-    /// Measures that trec_eval prints by default.
+    /// Returns the measures that trec_eval prints by default.
     fn official() -> Vec<Measure> {
         let plain = Measure::PLAIN.iter().map(|(_, measure)| *measure).filter(|m| *m != Measure::Ndcg);
         plain.chain(RECALLS.map(Measure::IprecAtRecall)).chain(CUTS.map(Measure::P)).collect()
     }
 
-    /// Returns true if the measure is a count, which is summed over the queries instead of averaged.
+    /// Returns whether the measure is a count. A count is summed over the queries instead of averaged.
     pub fn is_count(self) -> bool {
         matches!(self, Measure::NumQ | Measure::NumRet | Measure::NumRel | Measure::NumRelRet)
     }
 
-    /// Returns true if the measure has no value for a single query.
+    /// Returns whether the measure has a value only for all queries together, not for a single query.
     pub fn is_of_all(self) -> bool {
         matches!(self, Measure::NumQ | Measure::GmMap)
     }
 
-    /// Returns the value for one query. For [`Measure::GmMap`], it is the logarithm of the average precision.
+    /// Returns the value for one query, as input of [`Measure::of_all`]. For [`Measure::GmMap`], it is the logarithm of
+    /// the average precision.
     pub fn of(self, ranking: &Ranking) -> f64 {
         let all = usize::MAX;
         match self {
@@ -117,7 +118,7 @@ impl Measure {
         }
     }
 
-    /// Expected value of a random ranking; `None` for measures without a known formula.
+    /// Returns the expected value of a random ranking. Returns `None` if no formula for the measure is known.
     pub fn random_baseline(self, random: RandomBaseline) -> Option<f64> {
         match self {
             Measure::Map => Some(random.average_precision(usize::MAX)),
@@ -162,8 +163,9 @@ impl fmt::Display for Measure {
     }
 }
 
-/// Parses measure names into measures without duplicates, in trec_eval's order. Examples: `map`, `P.5,10`, `P_5`, `P`
-/// for all default cutoffs, `official` for the measures that trec_eval prints by default.
+/// Parses names of measures, for example `map`, `P.5,10` or `P_5`. A name without a cutoff, such as `P`, selects the
+/// measure with each default cutoff. `official` selects all measures that trec_eval prints by default. Returns the
+/// measures in trec_eval's order, without duplicates.
 pub fn parse_measures<S: AsRef<str>>(names: &[S]) -> Result<Vec<Measure>> {
     let mut measures = Vec::new();
     for name in names {

@@ -1,4 +1,4 @@
-//! TREC files: judgments (qrels) and runs, and their evaluation with trec_eval's measures.
+//! TREC files: relevance judgments (qrels) and runs. Also the evaluation of a run with trec_eval's measures.
 
 mod evaluate;
 mod files;

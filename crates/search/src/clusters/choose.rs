@@ -5,14 +5,15 @@
 //! `(b − a) / max(a, b)`, where `a` is the distance (1 − cosine) from the item's own center and `b` is the distance
 //! from the nearest other center. An item alone in its cluster has the value 0.
 //!
-//! The silhouette is often best for two clusters, which is not useful for a topic map. Therefore, the search takes the
-//! largest cluster count with a silhouette of at least [`NEARLY_BEST`] times the best. This is the first peak.
+//! The silhouette is often best for two clusters, which is not useful for a topic map. Therefore, the largest cluster
+//! count with a silhouette of at least [`NEARLY_BEST`] times the best silhouette is taken. This count is the first
+//! peak.
 //!
 //! If the topics belong to a few distant groups, such as languages, the silhouette falls with more clusters and then
-//! rises again. This second peak is preferred if it is at least [`SECOND_PEAK_RISE`] times the lowest silhouette before
-//! it, and at least [`SECOND_PEAK_MIN`] times the first peak.
+//! rises again to a second peak. The second peak is preferred if its silhouette is at least [`SECOND_PEAK_RISE`] times
+//! the lowest silhouette before it, and at least [`SECOND_PEAK_MIN`] times the silhouette of the first peak.
 //!
-//! Finally, more counts near the peak are tried, and the best count near the peak is chosen.
+//! Finally, more counts near the chosen peak are tried. The result is the count near the peak with the best silhouette.
 
 use serde::Serialize;
 
@@ -26,15 +27,15 @@ use turnwise_core::Result;
 const SAMPLE: usize = 2_000;
 /// Maximum number of clusters to try. A topic map with more clusters would be unreadable.
 const MAX_CLUSTERS: usize = 100;
-/// Minimum ratio of a silhouette to the best silhouette to count as nearly best.
+/// Minimum ratio of a silhouette to the best silhouette at which the former counts as nearly best.
 const NEARLY_BEST: f64 = 0.9;
-/// Minimum ratio of a second peak to the lowest silhouette before it. Smaller rises can be random.
+/// Minimum ratio of the silhouette of a second peak to the lowest silhouette before it. Smaller rises can be random.
 const SECOND_PEAK_RISE: f64 = 1.2;
-/// Minimum ratio of a second peak to the first peak.
+/// Minimum ratio of the silhouette of a second peak to that of the first peak.
 const SECOND_PEAK_MIN: f64 = 0.5;
 /// Number of k-means restarts for each cluster count.
 const RESTARTS: usize = 3;
-/// Maximum number of further cluster counts to try between the grid values before and after the peak.
+/// Maximum number of further cluster counts to try near the peak, between the tried counts just below and above it.
 const REFINEMENTS: usize = 8;
 
 /// A tried number of clusters, with the silhouette of the clustering.
@@ -46,8 +47,8 @@ pub struct Tried {
     pub silhouette: f64,
 }
 
-/// Chooses the number of clusters. Also returns the tried cluster counts in ascending order. With 1 to 3 items, tries
-/// nothing and returns 1; without items, returns 0.
+/// Chooses the number of clusters. Also returns the tried cluster counts in ascending order. If there are at most three
+/// items, tries nothing: returns 1, or 0 if there are no items.
 pub(super) fn choose(items: Items<'_>, seed: u64, stop: Stop<'_>) -> Result<(usize, Vec<Tried>)> {
     let most = items.len().isqrt().min(MAX_CLUSTERS);
     if most < 2 {
@@ -86,8 +87,9 @@ fn nearly_best(tried: &[Tried]) -> usize {
     tried.iter().rposition(|t| t.silhouette >= best - best.abs() * (1.0 - NEARLY_BEST)).unwrap_or(0)
 }
 
-/// Finds a second peak of the silhouette; `tried` starts at the first peak. Returns the index of the last entry that is
-/// nearly as good as the second peak. Returns `None` if the silhouette does not rise enough again.
+/// Finds a second peak of the silhouette; `tried` starts at the first peak. Returns the index of the last entry whose
+/// silhouette is nearly as good as that of the second peak. Returns `None` if the silhouette does not rise enough
+/// again.
 fn second_peak(tried: &[Tried]) -> Option<usize> {
     let best = tried.first()?.silhouette;
     let mut lowest = best;

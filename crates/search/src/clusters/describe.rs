@@ -55,7 +55,7 @@ fn terms_of(dialogue: &Dialogue, analyzer: &Analyzer) -> Vec<String> {
     terms
 }
 
-/// Counter of the dialogues that contain a term, for each term and cluster.
+/// Numbers of dialogues that contain a term, for each term and cluster.
 struct Counts {
     /// For each term, pairs of a cluster and the number of its dialogues that contain the term.
     terms: HashMap<String, Vec<(u32, u32)>>,
@@ -118,7 +118,8 @@ pub struct Point {
     /// Title of the dialogue, if it has one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub title: Option<String>,
-    /// At most 120 characters of the first user turn with text, else of the first turn with text. `…` marks a cut.
+    /// At most 120 characters of the first user turn with text, else of the first turn with text. If the text was cut,
+    /// it ends with `…`.
     pub text: String,
 }
 
@@ -136,7 +137,8 @@ impl Point {
     }
 }
 
-/// Computes map coordinates for a random sample of at most `limit` items. Returns them by the index of the item.
+/// Computes map coordinates for a random sample of at most `limit` items. Returns a map from the index of an item to
+/// its coordinates.
 fn map_positions(
     items: Items<'_>,
     limit: usize,
@@ -155,7 +157,7 @@ fn map_positions(
     Ok(drawn.into_iter().map(|n| n as u32).zip(points.into_iter().flatten()).collect())
 }
 
-/// Data of a clustered dialogue that is needed to describe its cluster.
+/// Data from one clustered dialogue. It is needed to describe the cluster of the dialogue.
 struct DialogueFacts {
     terms: Vec<String>,
     domains: Vec<String>,
@@ -226,7 +228,7 @@ pub(super) fn describe(
             central: central.iter().filter_map(|n| shown.remove(n)).collect(),
         });
     }
-    // Both sorts are stable, so they give the same order.
+    // Both sorts are stable, so `order` matches the new order of the clusters.
     let mut order: Vec<usize> = (0..made.clusters.len()).collect();
     order.sort_by_key(|n| std::cmp::Reverse(made.clusters[*n].size));
     made.clusters.sort_by_key(|cluster| std::cmp::Reverse(cluster.size));
@@ -236,8 +238,8 @@ pub(super) fn describe(
     Ok(())
 }
 
-/// Returns at most `count` members of a cluster, nearest to its center first. Of members with the same vector, returns
-/// only the first.
+/// Returns at most `count` members of a cluster, sorted from the nearest to its center. If several members have the
+/// same vector, returns only the first of them.
 fn most_central(items: Items<'_>, partition: &Partition, members: &[u32], count: usize) -> Vec<u32> {
     let mut order: Vec<u32> = members.to_vec();
     let cosine = |n: &u32| partition.cosines[*n as usize];
@@ -263,8 +265,8 @@ fn shares(domains: BTreeMap<String, u64>, size: u64) -> Vec<Share> {
     shares
 }
 
-/// Computes the purity. `single` has the number of dialogues with exactly one domain, by domain and cluster. Returns
-/// `None` if no dialogue has exactly one domain.
+/// Computes the purity. `single` contains, for each domain and cluster, the number of dialogues that have only this
+/// domain. Returns `None` if no dialogue has exactly one domain.
 fn purity(single: &BTreeMap<String, BTreeMap<u32, u64>>, clusters: usize) -> Option<Purity> {
     let dialogues: u64 = single.values().flat_map(BTreeMap::values).sum();
     let most = |cluster: u32| single.values().filter_map(|of| of.get(&cluster)).max().copied().unwrap_or(0);

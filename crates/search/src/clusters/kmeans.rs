@@ -1,7 +1,7 @@
 //! Spherical k-means (by cosine) with k-means++ initialization.
 //!
-//! Centers are L2-normalized, so the nearest center has the greatest dot product. Every sum is computed in the order of
-//! the items, so the result does not depend on the number of threads.
+//! Centers are L2-normalized, so the nearest center of an item is the one with the greatest dot product. Every sum is
+//! computed in the order of the items, so the result does not depend on the number of threads.
 
 use rayon::prelude::*;
 use turnwise_nearest::products;
@@ -81,7 +81,7 @@ impl<'a> Items<'a> {
 pub(super) struct Partition {
     /// L2-normalized centers, concatenated.
     pub(super) centers: Vec<f32>,
-    /// Cluster of each item.
+    /// Index of the cluster of each item.
     pub(super) of: Vec<u32>,
     /// Cosine of each item with the center of its cluster.
     pub(super) cosines: Vec<f32>,
@@ -96,10 +96,10 @@ impl Partition {
     }
 }
 
-/// Clusters the items into at most `k` clusters, fewer if there are fewer distinct items. A `k` of 0 counts as 1.
+/// Groups the items into `k` clusters, or fewer if there are fewer than `k` distinct items. A `k` of 0 counts as 1.
 ///
-/// Keeps the best of `restarts` runs. If there are more than [`RESTART_SAMPLE`] items, the runs use a sample, and the
-/// best centers are then refined on all items.
+/// Keeps the best of `restarts` runs. If there are more than [`RESTART_SAMPLE`] items, the runs use a sample. The best
+/// centers are then refined on all items.
 pub(super) fn kmeans(
     items: Items<'_>,
     k: usize,
@@ -164,7 +164,7 @@ fn kmeans_plus_plus(items: Items<'_>, k: usize, random: &mut Random, stop: Stop<
                 best = Some((sum, center, left));
             }
         }
-        // Every item equals a center, so no more items can be drawn.
+        // Stop if every item equals a center, because then no more items can be drawn.
         let Some((_, center, left)) = best else { break };
         centers.extend_from_slice(&center);
         distances = left;
@@ -243,8 +243,9 @@ fn members(of: &[u32], clusters: usize) -> Vec<Vec<u32>> {
     members
 }
 
-/// Moves an item to each empty cluster and makes it the center: the item that is farthest from its old center. Does not
-/// move items that are alone in a cluster or equal to their center, so a cluster can stay empty.
+/// Moves one item to each empty cluster: the item that is farthest from the center of its old cluster. This item
+/// becomes the center of the cluster. Does not move items that are alone in a cluster or equal to their center, so a
+/// cluster can stay empty.
 fn fill_empty(
     items: Items<'_>,
     centers: &mut [f32],

@@ -1,5 +1,5 @@
-//! Topic map: clusters of the dialogues of an index, by the cosines of their vectors. Characteristic terms and central
-//! dialogues describe each cluster.
+//! Topic map: clusters of dialogues whose vectors have high cosines with each other. Each cluster is described by
+//! characteristic terms and central dialogues.
 
 mod choose;
 mod describe;
@@ -29,10 +29,10 @@ const RESTARTS: usize = 4;
 /// Options of a topic map.
 #[derive(Debug, Clone)]
 pub struct ClusterOptions<'a> {
-    /// Number of clusters; `None` chooses it automatically, and 0 counts as 1. The result has fewer clusters if there
-    /// are fewer distinct vectors.
+    /// Number of clusters. 0 counts as 1. If `None`, the number is chosen automatically. The result has fewer clusters
+    /// if there are fewer distinct vectors.
     pub k: Option<usize>,
-    /// Random seed. The same dialogues and the same seed give the same result.
+    /// Random seed. The result depends only on the dialogues, the options and the seed.
     pub seed: u64,
     /// Maximum number of terms to return per cluster.
     pub terms: usize,
@@ -80,7 +80,7 @@ pub struct Clusters {
     pub purity: Option<Purity>,
     /// The clusters, largest first.
     pub clusters: Vec<Cluster>,
-    /// Positions of dialogues on a two-dimensional map, in the order of the log.
+    /// Positions of dialogues on a two-dimensional map, in the order in which the dialogues are stored.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub map: Vec<Point>,
 }
@@ -110,7 +110,8 @@ pub struct Cluster {
     pub terms: Vec<Term>,
     /// At most 5 domains, the most frequent first; empty if no dialogue in the cluster has a domain.
     pub domains: Vec<Share>,
-    /// The dialogues nearest to the center, the nearest first. Of dialogues with the same vector, contains only one.
+    /// The dialogues nearest to the center, the nearest first. If several dialogues have the same vector, only one of
+    /// them is included.
     pub central: Vec<Central>,
 }
 
@@ -141,7 +142,7 @@ pub struct Central {
     pub text: String,
 }
 
-/// Callback that returns true to interrupt the computation. It is called regularly.
+/// Callback that is called regularly during a computation. If it returns true, the computation ends with an error.
 #[derive(Clone, Copy)]
 pub(crate) struct Stop<'a>(&'a (dyn Fn() -> bool + Sync));
 

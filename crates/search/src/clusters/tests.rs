@@ -13,8 +13,8 @@ fn noise(place: u64) -> f32 {
     head as f32 / u32::MAX as f32 * 2.0 - 1.0
 }
 
-/// Generates `each` vectors around each of `groups` random directions. Returns the vectors, which have various norms,
-/// and the group of each vector.
+/// Generates `each` vectors around each of `groups` random directions. Returns the concatenated vectors and the group
+/// of each vector. The vectors have various norms.
 fn planted(groups: usize, each: usize, spread: f32) -> (Vec<f32>, Vec<usize>) {
     let direction = |g: usize| (0..DIM).map(move |d| noise((g * DIM + d) as u64));
     let mut flat = Vec::new();
@@ -68,7 +68,7 @@ fn the_number_of_clusters_is_found() {
     for groups in [2, 3, 5, 9, 17] {
         let (flat, _) = planted(groups, 1200 / groups, 0.25);
         let (k, tried) = chosen(&flat);
-        // With many groups, two groups can be so close to each other that they are found as one.
+        // If there are many groups, two groups can be so close to each other that they end up in one cluster.
         assert!(k.abs_diff(groups) <= groups / 10, "{k} of {groups}: {tried:?}");
         assert!(tried.is_sorted_by(|a, b| a.k < b.k) && tried.iter().all(|t| t.k <= 34));
     }

@@ -9,16 +9,16 @@ use turnwise_index::dense::{DistinctVectors, Owner};
 /// Maximum number of ids per [`Member`].
 const MAX_IDS: usize = 3;
 
-/// A connected component of vectors, with the items (owners) that have these vectors.
+/// A connected component of vectors, with the items that have these vectors (their owners).
 struct Component {
     /// Numbers of the vectors.
     points: Vec<usize>,
     /// Number of owners.
     size: u64,
-    /// Of the owners that were in the index at the last build of the graphs, the one with the greatest id. Rows are
-    /// sorted by descending id, so this owner has the smallest row.
+    /// Owner with the greatest id among those that were in the index at the last build of the graphs. Rows are sorted
+    /// by descending id, so this owner has the smallest row.
     first_built: Option<Owner>,
-    /// Of the owners added after the last build of the graphs, the one with the greatest id.
+    /// Owner with the greatest id among those that were added after the last build of the graphs.
     first_recent: Option<Owner>,
 }
 
@@ -39,8 +39,8 @@ pub(super) fn gather(
         }
     }
     let (groups_found, in_groups) = (all.len() as u64, all.iter().map(|found| found.size).sum());
-    // Components without recent owners are first sorted by row and truncated. This avoids reading the ids of all
-    // components.
+    // Components without recent owners are first sorted by size and row, and truncated. So the ids of most components
+    // need not be read.
     let (mut built, mut rest): (Vec<Component>, Vec<Component>) =
         all.into_iter().partition(|found| found.first_recent.is_none());
     built.sort_by_key(|found| (Reverse(found.size), found.first_built));
@@ -81,7 +81,7 @@ impl Component {
     }
 
     /// Returns the greatest id of the owners: a dialogue id, and for an utterance also its turn number. Returns `None`
-    /// if the dialogue no longer exists.
+    /// if the dialogues of the owners no longer exist.
     fn greatest(&self, sweep: &DistinctVectors<'_>) -> Result<Option<(DialogueId, Option<TurnNo>)>> {
         let owners = self.first_built.iter().chain(&self.first_recent);
         owners.map(|owner| id_of(sweep, owner)).try_fold(None, |greatest, id| Ok(greatest.max(id?)))
@@ -127,7 +127,8 @@ fn id_of(sweep: &DistinctVectors<'_>, owner: &Owner) -> Result<Option<(DialogueI
 /// Creates the member for one vector from the owners of this vector. Returns `None` if the owners no longer exist.
 fn member(sweep: &DistinctVectors<'_>, owners: &[Owner], similarity: f32) -> Result<Option<Member>> {
     let mut ids = Vec::new();
-    // Built owners are sorted by descending id, so only the first are needed. Recent owners are not sorted, but few.
+    // Built owners are sorted by descending id, so only the first `MAX_IDS` are needed. Recent owners are not sorted,
+    // but there are few of them, so all ids are read.
     let mut built = 0;
     for owner in owners {
         let is_built = matches!(owner, Owner::Built { .. });

@@ -121,7 +121,8 @@ enum Step {
     Build,
 }
 
-/// Generates a step. Texts have a small vocabulary: many are nearly equal, some are empty.
+/// Returns a strategy that generates random steps. The texts use a small vocabulary, so many of them are nearly equal.
+/// Some texts are empty.
 fn step() -> impl Strategy<Value = Step> {
     let text = proptest::collection::vec(0u8..9, 0..6);
     prop_oneof![

@@ -1,4 +1,4 @@
-// Requests to the server, with an API key if required.
+// Requests to the server. They contain an API key if the server requires one.
 
 const KEY = "turnwise-key";
 
@@ -11,11 +11,11 @@ export class Problem extends Error {
   }
 }
 
-// Prompts for an API key.
+// Function that prompts the user for an API key.
 let enter = async () => null;
 export const onKeyNeeded = (ask) => { enter = ask; };
 
-// Sends a request and returns the response with its text. Prompts for a key and retries on status 401.
+// Sends a request and returns the response and its text. If the status is 401, prompts for a key and retries.
 async function answered(method, path, body, signal) {
   const headers = {};
   const key = sessionStorage.getItem(KEY);
@@ -54,7 +54,7 @@ const of = (index) => (index ? `?index=${encodeURIComponent(index)}` : "");
 
 export const info = () => ask("GET", "../info");
 export const search = (request, index, signal) => ask("POST", `../v1/search${of(index)}`, request, signal);
-// Request about all dialogues that match a filter.
+// Sends a request about all dialogues that match a filter.
 const survey = (path, filter, index, more = {}, signal = undefined) => {
   const q = new URLSearchParams(more);
   if (filter) q.set("filter", filter);
@@ -69,5 +69,5 @@ export const topics = ({ filter, index, k }, signal) =>
   survey("clusters", filter, index, { map: 1000, ...(k && { k }) }, signal);
 export const dialogue = (id, index, signal) =>
   ask("GET", `../v1/dialogues/${encodeURIComponent(id)}${of(index)}`, undefined, signal);
-// The report is an HTML page.
+// The benchmark report is an HTML page, so it is not parsed as JSON.
 export const benchmarks = (signal) => ask("GET", "../v1/benchmarks", undefined, signal, String);

@@ -1,10 +1,10 @@
-// Readable API documentation, generated from openapi.json.
+// API documentation for readers, generated from openapi.json.
 
 import { $, el } from "./dom.js";
 
 const named = (ref) => ref.split("/").at(-1);
 
-// Short description of a type, with links to named types.
+// Returns a short description of a type, with links to named types.
 function type(schema) {
   if (!schema || schema === true) return ["anything"];
   if (schema.$ref) return [el("a", { href: `#${named(schema.$ref)}` }, named(schema.$ref))];

@@ -1,4 +1,4 @@
-// DOM helpers. Texts are never parsed as HTML.
+// Helper functions for the DOM. Texts are never parsed as HTML.
 
 export const $ = (id) => document.getElementById(id);
 
@@ -18,7 +18,7 @@ export const el = (name, attributes = {}, ...children) => filled(document.create
 // Creates an SVG element.
 export const svg = (name, attributes = {}, ...children) => filled(document.createElementNS("http://www.w3.org/2000/svg", name), attributes, children);
 
-// Text with highlighted character ranges.
+// Returns the parts of a text, in which the given character ranges are highlighted.
 export function marked(text, ranges = []) {
   const letters = Array.from(text);
   const parts = [];

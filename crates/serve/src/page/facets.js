@@ -1,10 +1,10 @@
-// Facets: values for a filter, with the number of dialogues that have them.
+// Facets: field values that the user can add to the filter, with the number of dialogues that have each value.
 
 import { $, el } from "./dom.js";
 
 const SHOWN = 12;
 
-// Condition in filter syntax.
+// Returns the condition `field=value` in filter syntax.
 export function condition(field, value) {
   return /^[\w.-]+$/.test(value) ? `${field}=${value}` : `${field}="${value.replaceAll("\\", "\\\\").replaceAll('"', '\\"')}"`;
 }
@@ -12,7 +12,8 @@ export function condition(field, value) {
 export function show(counted, filter, on) {
   const conditions = filter.split(" and ");
   const chosen = (facet, value) => conditions.includes(condition(facet.field, value));
-  // A value that all dialogues share is not useful, unless it is selected and can be removed again.
+  // A field with only one value is not useful as a facet, unless the value is selected, so that the user can deselect
+  // it.
   const useful = (facet) => facet.different > 1 || facet.values.some(({ value }) => chosen(facet, value));
   const rows = counted.facets.filter(useful).map((facet) => {
     const chip = ({ value, dialogues }) => {

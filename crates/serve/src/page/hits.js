@@ -8,7 +8,7 @@ function line(turn, found, ranges) {
     el("span", { class: "text" }, marked(turn.text, ranges)));
 }
 
-// Table that explains a score.
+// Returns a table that explains the score of a hit.
 function why(hit) {
   const e = hit.explanation;
   const row = (name, ...cells) => el("tr", {}, el("th", { scope: "row" }, name), cells.map((cell) => el("td", {}, cell)));
@@ -44,7 +44,7 @@ export function show(hit, number, on, found = true) {
       el("span", { class: "quiet" }, `${hit.id}`)));
 }
 
-// Dialogue in the list without a query: shows its first turns.
+// Shows a dialogue in the list that appears if there is no query. Shows only its first turns.
 export function listed(dialogue, number, on) {
   const { id, title, turns, domains = [] } = dialogue;
   return show({ id, dialogue: id, title, domains, turns: turns.length, turn: turns[0], before: [], after: turns.slice(1, 2) }, number, on, false);

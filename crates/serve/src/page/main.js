@@ -1,4 +1,5 @@
-// Main script of the page. The state is in the URL fragment, which makes it shareable and supports the back button.
+// Main script of the page. The state of the page is in the URL fragment. So a link to it can be shared, and the back
+// button works.
 
 import * as api from "./api.js";
 import { $, counted, el } from "./dom.js";
@@ -14,7 +15,7 @@ let running = null;
 let shown = [];
 let indexes = [];
 
-// The selected index, and whether its engine has an optional capability.
+// `current` returns the selected index. `can` returns whether the engine of the selected index has a capability.
 const current = (name) => indexes.find((index) => index.name === name) || indexes[0];
 const can = (what, { index }) => current(index)?.can[what] ?? true;
 
@@ -25,7 +26,7 @@ function read() {
   return {
     query: q.get("q") || "", said: q.getAll("said"), like: q.get("like"), of: q.get("of") || "utterances",
     mode: q.get("mode") || "", filter: q.get("filter") || "", group: q.has("group"), explain: q.has("explain"),
-    // With several indexes, the selected one.
+    // If the URL names no index and there are several indexes, use the selected index.
     index: q.get("index") || ($("index").options.length > 1 ? $("index").value : ""), view: q.get("view") || "", k: q.get("k"), open: q.get("open"), turn: Number(q.get("turn")) || null,
   };
 }
@@ -91,7 +92,7 @@ const on = {
   dialogue: (id) => write({ ...read(), open: id, turn: null }),
   like: (id) => write({ ...read(), view: "", like: id, query: "", said: [], open: null, turn: null }),
   domain: (domain) => on.only(facets.condition("domain", domain), false),
-  // Adds a condition to the filter, or removes it.
+  // Adds a condition to the filter. If `out` is true, removes the condition instead.
   only: (condition, out) => {
     const asked = { ...fromForm(), like: read().like, view: read().view };
     const parts = asked.filter ? asked.filter.split(" and ") : [];
@@ -108,7 +109,7 @@ const on = {
 function showError(e) {
   const wrong = $("filter-wrong");
   wrong.hidden = false;
-  // The position in the request is meaningless here, because the user does not see the request.
+  // Remove the position in the request from the message, because the user does not see the request.
   wrong.textContent = [e.message.replace(/ at line \d+ column \d+$/, ""), e.hint].filter(Boolean).join(" — ");
   $("state").textContent = "";
 }
@@ -116,7 +117,7 @@ function showError(e) {
 let answered = "";
 let counted_for = null;
 
-// Counts depend only on the filter, not on the query.
+// Updates the facets. Their counts depend only on the filter and the index, not on the query.
 async function count(asked) {
   if (!can("surveys", asked)) {
     counted_for = null;
@@ -203,7 +204,7 @@ async function benchmarks() {
   }
 }
 
-// Without a query: lists the dialogues that match the filter.
+// Lists the dialogues that match the filter. Used if there is no query.
 async function browse(asked, after) {
   const signal = startRequest("");
   try {
@@ -252,7 +253,7 @@ async function show() {
   if (!asked.open) return thread.close();
   try {
     const dialogue = await api.dialogue(asked.open, asked.index);
-    // The user may have opened another dialogue or closed this one meanwhile.
+    // Show the dialogue only if the user has not closed it or opened another dialogue in the meantime.
     if (read().open === asked.open) thread.show(dialogue, asked.turn, on);
   } catch (e) {
     thread.close();
@@ -271,7 +272,7 @@ async function begin() {
     const index = current($("index").value);
     if (!index) return;
     const model = index.model ? (index.model.missing ? "model not available: search by keywords only" : index.model.name) : "search by keywords only";
-    // A restricted key of a remote engine has no counts.
+    // The counts are null if the API key has a filter and the engine cannot count the matching dialogues.
     const held = index.dialogues === null ? "" : `: ${counted(index.dialogues, "dialogue")}, ${counted(index.turns, "turn")}`;
     $("about").textContent = `${index.name}${held} · ${model} · ${info.version}`;
     const lexical = !index.model || index.model.missing;
@@ -282,7 +283,7 @@ async function begin() {
   about();
 }
 
-// Visible hits.
+// `hits` returns the elements of the visible hits. `at` returns the position of the current hit.
 const hits = () => ($("hits").hidden ? [] : [...$("hits").children]);
 const at = () => hits().findIndex((h) => h.classList.contains("here"));
 
@@ -325,7 +326,7 @@ document.addEventListener("keydown", (event) => {
 $("ask").addEventListener("submit", (event) => {
   event.preventDefault();
   const asked = fromForm();
-  // Without a new query, a search for similar turns continues, for example with another filter.
+  // If there is no new query, keep the search for similar turns, for example to apply another filter.
   if (!asked.query && read().like) asked.like = read().like;
   write(asked);
 });

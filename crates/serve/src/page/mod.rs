@@ -1,4 +1,5 @@
-//! Web page at `/ui` and API documentation at `/docs`. Their files are part of the program and use only the public API.
+//! Web page at `/ui` and API documentation at `/docs`. Their files are embedded in the program. They use only the
+//! public HTTP API.
 
 use axum::{
     body::Body,
@@ -11,7 +12,7 @@ use crate::{
     problem::{Outcome, Problem},
 };
 
-/// File of the web page, embedded in the program.
+/// File of the web page. It is embedded in the program.
 pub(super) struct File {
     pub(super) name: &'static str,
     pub(super) kind: &'static str,
@@ -39,7 +40,7 @@ pub(super) const FILES: [File; 14] = [
 
 pub(super) const PATHS: [&str; 5] = ["/", "/ui", "/ui/", "/ui/{file}", "/docs"];
 
-/// Serves a file of the page. Redirects `/` and `/ui` to `/ui/`, because links in the page are relative.
+/// Returns a file of the web page. Redirects `/` and `/ui` to `/ui/`, because links in the page are relative to `/ui/`.
 pub(super) async fn file(call: Call) -> Outcome<HttpResponse> {
     let path = call.request.uri().path();
     let name = if path == "/docs" { Some("docs.html") } else { path.strip_prefix("/ui/") };
@@ -52,7 +53,7 @@ pub(super) async fn file(call: Call) -> Outcome<HttpResponse> {
     let file = FILES.iter().find(|file| file.name == name);
     let file = file.ok_or_else(|| Problem::not_found(format!("{path} does not exist")))?;
     let mut response = body::of(file.text, file.kind);
-    // Disables caching, because file names do not change between versions of turnwise.
+    // Disable caching, because a new version of turnwise has other files with the same names.
     response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
     Ok(response)
 }

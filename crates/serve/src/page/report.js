@@ -3,7 +3,7 @@
 import { $, el } from "./dom.js";
 
 export function show(text) {
-  // The content security policy forbids inline styles; the style is added as a constructed style sheet.
+  // The content security policy forbids inline styles, so the style is added as a constructed style sheet.
   const [style, css] = text.match(/<style>([^]*?)<\/style>/);
   const page = new DOMParser().parseFromString(text.replace(style, ""), "text/html");
   const host = el("div");
@@ -12,7 +12,8 @@ export function show(text) {
   sheet.replaceSync(css);
   root.adoptedStyleSheets = [sheet];
   root.append(...page.body.childNodes);
-  // The URL fragment holds the state of this page; links within the report scroll without changing it.
+  // The URL fragment contains the state of this page. Links within the report must scroll without changing the
+  // fragment.
   root.addEventListener("click", (event) => {
     const to = event.target.closest("a")?.getAttribute("href");
     if (!to?.startsWith("#")) return;

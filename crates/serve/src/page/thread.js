@@ -1,4 +1,4 @@
-// Panel with a whole dialogue; the hit is highlighted.
+// Panel that shows a whole dialogue. The turn of the hit is highlighted.
 
 import { $, counted, el, speaker } from "./dom.js";
 
@@ -24,7 +24,7 @@ export function show(dialogue, turn, on) {
   $("thread").hidden = false;
   document.querySelector("main").classList.add("open");
   const found = $("thread").querySelector(".found");
-  // Scrolls only the panel, not the list of hits.
+  // Scroll only the panel, not the list of hits.
   if (found) $("thread").scrollTop = found.offsetTop - $("thread").clientHeight / 3;
   $("thread").focus({ preventScroll: true });
 }

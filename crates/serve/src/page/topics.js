@@ -2,7 +2,7 @@
 
 import { $, counted, el, svg } from "./dom.js";
 
-// Distinct colors for any number of topics.
+// Returns a distinct color for each of any number of topics.
 const color = (n) => `hsl(${Math.round((n * 137.508 + 200) % 360)} ${60 + (n % 3) * 12}% ${46 + (n % 2) * 8}%)`;
 const name = (topic) => topic.terms.slice(0, 4).map(({ term }) => term).join(", ") || (topic.domains[0]?.name ?? "no distinctive terms");
 const shown = (n) => n.toLocaleString("en");
@@ -70,7 +70,7 @@ function map(points, topics, on) {
     const point = points[n];
     about.replaceChildren(el("strong", {}, point.title || point.id), ` · ${name(topics[point.cluster])}`, el("br"), point.text);
   };
-  // Selects the nearest point in a direction. Sideways distance counts twice.
+  // Selects the nearest point in a direction. The distance perpendicular to the direction counts twice.
   const next = (dx, dy) => {
     const from = here === null ? [view.x + view.size / 2, view.y + view.size / 2] : place(points[here]);
     let best = null;

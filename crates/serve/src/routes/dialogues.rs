@@ -1,5 +1,5 @@
-//! `/v1/dialogues`: lists the dialogues that match a filter, in the engine's order (for a local index, the order of
-//! ingest). `/v1/dialogues/{id}`: reads one dialogue.
+//! Routes that read dialogues. `/v1/dialogues` lists the dialogues that match a filter, in the engine's order. For a
+//! local index, this is the order in which they were ingested. `/v1/dialogues/{id}` reads one dialogue.
 
 use std::{sync::Arc, time::Duration};
 
@@ -36,7 +36,7 @@ pub(super) async fn one(call: Call) -> Outcome<HttpResponse> {
     let (pool, client) = (call.app.pool.clone(), call.client);
     let dialogue = pool
         .run(move || {
-            // A hidden dialogue gives the same error as a missing one.
+            // The error for a hidden dialogue is the same as for a missing dialogue.
             let nothing = || Problem::not_found(format!("dialogue `{id}` does not exist"));
             let dialogue = opened.dialogue(&id)?;
             dialogue.filter(|dialogue| client.can_see(dialogue)).ok_or_else(nothing)
@@ -66,7 +66,7 @@ pub(super) async fn list(call: Call) -> Outcome<HttpResponse> {
     let mut walk = Walk { opened, filter: filter.map(Arc::new), at: Some(at), pool: call.app.pool.clone() };
     if let (ResponseFormat::Whole, Some(limit)) = (form, limit) {
         let (mut found, limit) = (Vec::new(), limit as usize);
-        // Reads one more dialogue to know whether there is a next page.
+        // Read one more dialogue than the limit, to find out whether there is a next page.
         while found.len() <= limit
             && let Some(some) = walk.next(limit + 1 - found.len()).await?
         {
@@ -84,8 +84,8 @@ pub(super) async fn list(call: Call) -> Outcome<HttpResponse> {
     Ok(response)
 }
 
-/// Returns the position after a dialogue. Returns an error if the dialogue does not exist or the client may not see
-/// it.
+/// Returns the position after the dialogue `id` in the list of dialogues. Returns an error if the dialogue does not
+/// exist or the client may not see it.
 fn position_after(opened: &OpenIndex, id: &str, can_see: impl Fn(&Dialogue) -> bool) -> Outcome<Bookmark> {
     let id = DialogueId::new(id)?;
     let view = opened.searcher.engine().view();
@@ -100,17 +100,19 @@ fn position_after(opened: &OpenIndex, id: &str, can_see: impl Fn(&Dialogue) -> b
     })
 }
 
-/// Iterator over the matching dialogues of an index. It reads them in short steps on the thread pool.
+/// Asynchronous iterator over the matching dialogues of an index. It reads the dialogues in short steps on the thread
+/// pool.
 struct Walk {
     opened: Arc<OpenIndex>,
     filter: Option<Arc<Filter>>,
-    /// Position of the next dialogues; `None` at the end.
+    /// Position of the next dialogue. `None` if there are no further dialogues.
     at: Option<Bookmark>,
     pool: Pool,
 }
 
 impl Walk {
-    /// Returns up to `most` of the next matching dialogues, possibly none; `None` at the end.
+    /// Returns at most `most` of the next matching dialogues. The list can be empty although more dialogues follow.
+    /// Returns `None` if there are no further dialogues.
     async fn next(&mut self, most: usize) -> Outcome<Option<Vec<Dialogue>>> {
         let Some(at) = self.at else { return Ok(None) };
         let (opened, filter) = (self.opened.clone(), self.filter.clone());
@@ -124,7 +126,8 @@ impl Walk {
     }
 }
 
-/// Sends up to `limit` dialogues. If the request queue is full, tries again later. Other errors abort the response.
+/// Sends at most `limit` dialogues in pieces to the body of a response. If the request queue is full, retries after a
+/// pause. Other errors abort the response.
 async fn send(mut walk: Walk, form: ResponseFormat, limit: u64, sender: mpsc::Sender<Bytes>) {
     let (mut piece, mut sent) = (Vec::new(), 0u64);
     loop {

@@ -1,4 +1,4 @@
-//! Model Context Protocol: tools for assistants that search and read conversations. Uses JSON-RPC 2.0.
+//! Model Context Protocol (MCP): tools with which AI assistants search and read conversations. Uses JSON-RPC 2.0.
 
 use std::io::{BufRead, Write};
 
@@ -21,14 +21,14 @@ use turnwise_search::{Hit, HitKind, Mode, SearchRequest};
 
 /// Supported protocol versions, newest first.
 const VERSIONS: [&str; 3] = ["2025-06-18", "2025-03-26", "2024-11-05"];
-/// Maximum number of hits per call.
+/// Maximum number of hits per tool call.
 const MOST: usize = 50;
-/// Number of context turns before and after a hit.
+/// Number of context turns that are returned before and after a hit.
 const WINDOW: usize = 2;
 
 impl App {
-    /// Answers JSON-RPC messages, one per line, until the end of the input. Returns an error if reading or writing
-    /// fails.
+    /// Reads JSON-RPC messages, one per line, and writes the responses to `output`, until the end of the input. Returns
+    /// an error if reading or writing fails.
     pub fn mcp(&self, input: impl BufRead, mut output: impl Write) -> Result<()> {
         for line in input.lines() {
             let line = line.at("read", "standard input")?;
@@ -46,7 +46,8 @@ impl App {
     }
 }
 
-/// Answers a JSON-RPC message or batch; `None` if it has only notifications. Calls that name no index use `index`.
+/// Answers a JSON-RPC message or a batch of messages. Returns `None` if there are only notifications, which have no
+/// response. Tool calls that name no index use `index`.
 pub(super) fn answer(app: &App, client: &Client, index: Option<&str>, message: &[u8]) -> Option<Value> {
     match serde_json::from_slice::<Value>(message) {
         Err(e) => Some(failed(&Value::Null, -32700, &format!("invalid JSON: {e}"))),
@@ -223,7 +224,7 @@ fn read<T: DeserializeOwned>(arguments: &Value) -> Outcome<T> {
     body::parse(arguments.to_string().as_bytes())
 }
 
-/// Converts a hit to JSON with only the fields that an assistant needs.
+/// Converts a hit to a JSON object that contains only the fields that an assistant needs.
 fn brief(hit: &Hit) -> Value {
     let said = |turn: &Turn| {
         let role = turn.role.as_ref().map(ToString::to_string);
@@ -241,7 +242,8 @@ fn brief(hit: &Hit) -> Value {
     })
 }
 
-/// Converts the outcome of a tool call to its result. An error is also a result, so that the assistant can correct its call.
+/// Converts the outcome of a tool call to an MCP tool result. An error also becomes a result, so that the assistant
+/// sees it and can correct its call.
 fn called(done: Outcome<Value>) -> Value {
     match done {
         Ok(found) => json!({

@@ -1,5 +1,5 @@
-//! The table of routes. A route has a method, path, access, handler, parameters and schemas. The router, the metrics
-//! and the OpenAPI document are made from this table. The handlers are in one file per subject.
+//! The table of routes. A route has a method, a path, a required permission, a handler, parameters and schemas. The
+//! router, the metrics and the OpenAPI document use this table. The handlers are in one file per subject.
 
 mod dialogues;
 mod mcp;
@@ -20,7 +20,7 @@ use crate::{body::HttpResponse, guard::Access, page, problem::Outcome};
 use turnwise_corpus::Dialogue;
 use turnwise_search::{Facets, Hit, Replies, Reply, RespondRequest, Response, SearchRequest};
 
-/// Handler of a route: an asynchronous function from a call to a response.
+/// Handler of a route: an asynchronous function that takes a call and returns a response.
 type Handler = fn(Call) -> Pin<Box<dyn Future<Output = Outcome<HttpResponse>> + Send>>;
 
 /// One route of the API.
@@ -28,14 +28,14 @@ pub(crate) struct Route {
     /// HTTP method in lower case, as in OpenAPI.
     pub(crate) method: &'static str,
     pub(crate) path: &'static str,
-    /// Permission that the route needs.
+    /// Permission that the client needs.
     pub(crate) access: Access,
-    /// One-line description.
+    /// One-line description of the route.
     pub(crate) summary: &'static str,
     pub(crate) parameters: &'static [Parameter],
     pub(crate) body: RequestBody,
     pub(crate) response: ResponseBody,
-    /// Whether requests have no time limit as long as the client keeps sending data.
+    /// True if requests have no time limit. The handler itself must detect a client that sends no data.
     pub(crate) endless: bool,
     handler: Handler,
 }
@@ -56,7 +56,8 @@ pub(crate) enum Place {
     Header,
 }
 
-/// Function that adds the schema of a type to the OpenAPI document and returns a reference to it, as [`schema`] does.
+/// Function that adds the schema of a type to the OpenAPI document and returns a reference to this schema. An example
+/// is [`schema`].
 pub(crate) type SchemaOf = fn(&mut SchemaGenerator) -> Schema;
 
 fn schema<T: JsonSchema>(generator: &mut SchemaGenerator) -> Schema {
@@ -69,7 +70,7 @@ pub(crate) enum RequestBody {
     None,
     Json(SchemaOf),
     JsonRpc,
-    /// JSON lines, each with this schema.
+    /// JSON lines. Each line has this schema.
     Lines(SchemaOf),
 }
 
@@ -79,12 +80,14 @@ pub(crate) enum ResponseBody {
     /// A JSON object without a schema.
     Object,
     Json(SchemaOf),
-    /// One JSON document, or its items as JSON lines or server-sent events.
+    /// One JSON document with the schema `whole`. If the client requests JSON lines or server-sent events, the items of
+    /// the document, each with the schema `item`.
     Stream {
         whole: SchemaOf,
         item: SchemaOf,
     },
-    /// A page of a list of dialogues, or the dialogues as JSON lines or server-sent events.
+    /// One page of a list of dialogues as a JSON document. If the client requests JSON lines or server-sent events, all
+    /// dialogues of the list.
     DialogueList,
     Html,
     Text,
@@ -144,7 +147,7 @@ const INDEX: Parameter = query("index", "Name of the index; required if there ar
 const DIALOGUE_ID: Parameter = in_path("id", "Id of the dialogue");
 const FILTER: Parameter = query("filter", "Filter of the dialogues, such as domain=banking");
 
-/// Converts an async function to a function pointer.
+/// Converts an async function to a `Handler`.
 macro_rules! handler {
     ($f:path) => {
         |call| Box::pin($f(call))
@@ -300,12 +303,12 @@ pub(crate) static ROUTES: &[Route] = &[
     Route::new("get", "/openapi.json", Access::Public, "This API description, as OpenAPI 3.1", handler!(status::openapi)),
 ];
 
-/// Label of a path in the metrics; `None` for an unknown path.
+/// Returns the label of a path in the metrics. Returns `None` if the path is unknown.
 pub(crate) fn label(path: &str) -> Option<&'static str> {
     ROUTES.iter().map(|route| route.path).chain(page::PATHS).find(|known| *known == path)
 }
 
-/// Whether a path has a route without a time limit.
+/// Returns whether a path has a route without a time limit.
 pub(crate) fn has_no_time_limit(path: &str) -> bool {
     ROUTES.iter().any(|route| route.endless && route.path == path)
 }

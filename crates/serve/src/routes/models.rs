@@ -1,5 +1,5 @@
-//! `/v1/embeddings` and `/v1/models`, compatible with OpenAI's API, and `/v1/rerank`, compatible with common rerank
-//! APIs.
+//! Routes that use the models of the indexes. `/v1/embeddings` and `/v1/models` are compatible with OpenAI's API.
+//! `/v1/rerank` is compatible with common rerank APIs.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -27,7 +27,7 @@ const MAX_INPUTS: usize = 2048;
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct EmbeddingsRequest {
-    /// A string, a list of strings, a list of token ids or a list of such lists.
+    /// Input to encode: a string, a list of strings, a list of token ids, or a list of lists of token ids.
     input: Inputs,
     /// Name of the model. If there is only one model, any name selects it.
     #[serde(default)]
@@ -35,9 +35,9 @@ pub(super) struct EmbeddingsRequest {
     /// Format of the vectors in the response.
     #[serde(default)]
     encoding_format: Format,
-    /// Truncates the vectors to this number of dimensions.
+    /// Number of dimensions to which the vectors are truncated. By default, they are not truncated.
     dimensions: Option<usize>,
-    /// End user id of OpenAI's API. It is accepted and ignored.
+    /// Id of the end user, as in OpenAI's API. It is accepted and ignored.
     #[serde(rename = "user")]
     _user: Option<String>,
 }
@@ -99,8 +99,9 @@ pub(super) async fn embeddings(mut call: Call) -> Outcome<HttpResponse> {
     pool.run(move || answer(&request, encoder.as_ref(), prompt)).await
 }
 
-/// Finds the encoder with this name among the indexes of the client. Returns it with the prompt of the index's vectors. If
-/// there is only one model, any name selects it, because clients often send a fixed name.
+/// Finds the encoder with the name `model` among the indexes that the client may access. Also returns the prompt that
+/// was used for the vectors of the index. If there is only one model, any name selects it, because clients often send a
+/// fixed name.
 pub(super) fn encoder(call: &Call, model: &str) -> Outcome<(Arc<dyn Encoder>, Option<String>)> {
     let all = allowed_indexes(call, &call.client);
     let named = all.iter().find(|(_, opened)| name(opened).is_some_and(|name| is_called(&name, model)));
@@ -137,7 +138,8 @@ fn name(opened: &OpenIndex) -> Option<String> {
     opened.searcher.engine().recipe().map(|recipe| recipe.name.clone())
 }
 
-/// Returns true if two names denote the same model. The organization before the last `/` is ignored.
+/// Returns whether two names refer to the same model. Ignores the name of the organization, which is the part before
+/// the last `/`.
 fn is_called(name: &str, model: &str) -> bool {
     name == model || name.rsplit('/').next() == model.rsplit('/').next()
 }
@@ -200,8 +202,8 @@ impl Inputs {
     }
 }
 
-/// Converts a vector to the requested format and number of dimensions, normalized as in OpenAI's API. `normalized` says
-/// whether `row` is normalized.
+/// Converts a vector to the requested format and number of dimensions. The result is a unit vector, as in OpenAI's API.
+/// `normalized` is true if `row` already is a unit vector.
 fn numbers(row: &[f32], request: &EmbeddingsRequest, normalized: bool) -> Numbers {
     let mut row = row[..request.dimensions.unwrap_or(row.len())].to_vec();
     if request.dimensions.is_some() || !normalized {
@@ -242,7 +244,7 @@ pub(super) async fn one(call: Call) -> Outcome<HttpResponse> {
     }
 }
 
-/// Names of the models of the indexes that the client may access.
+/// Returns the names of the models of those indexes that the client may access.
 fn names(call: &Call) -> BTreeSet<String> {
     allowed_indexes(call, &call.client).iter().filter_map(|(_, opened)| name(opened)).collect()
 }
@@ -264,7 +266,7 @@ pub(super) struct RerankRequest {
     documents: Vec<Document>,
     /// Maximum number of results.
     top_n: Option<usize>,
-    /// Return the texts with the results.
+    /// Whether to return the text of each result.
     #[serde(default)]
     return_documents: bool,
     /// Name of the model. If there is only one model, any name selects it.

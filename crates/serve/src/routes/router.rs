@@ -1,5 +1,5 @@
-//! The router: checks the API key and the parameters before it calls a handler, and answers unknown paths and
-//! methods.
+//! The router: checks the API key and the query parameters before it calls a handler. If the path or the method of a
+//! request is unknown, responds with an error.
 
 use std::sync::Arc;
 
@@ -23,7 +23,7 @@ use crate::{
 };
 use turnwise_corpus::filter::Filter;
 
-/// A request with the server state and the client.
+/// A request, together with the server state and the client that sent the request.
 pub(crate) struct Call {
     pub(crate) app: App,
     pub(crate) client: Client,
@@ -31,24 +31,26 @@ pub(crate) struct Call {
 }
 
 impl Call {
-    /// Returns the index named by the query parameter `index`; without the parameter, the only index that the client
-    /// may access. Returns an error if there is no such index.
+    /// Returns the index that the query parameter `index` names, or an error if the client may not access it. Without
+    /// this parameter, returns the only index that the client may access, or an error if the client may access several
+    /// indexes or none.
     pub(super) fn hosted(&self) -> Outcome<Arc<HostedIndex>> {
         self.client.index(&self.app, self.query_value("index").as_deref()).cloned()
     }
 
-    /// Returns the current state of the requested index. Fails if the index is not found or its engine is unavailable.
+    /// Returns the current state of the requested index. Returns an error if the index is not found or its engine is
+    /// unavailable.
     pub(super) fn opened(&self) -> Outcome<Arc<OpenIndex>> {
         self.hosted()?.available()
     }
 
-    /// First value of the query parameter `name`; `None` if it is missing.
+    /// Returns the first value of the query parameter `name`. Returns `None` if the parameter is missing.
     pub(super) fn query_value(&self, name: &str) -> Option<String> {
         self.query_values(name).next()
     }
 
-    /// Parses a numeric query parameter; `None` if it is missing. Returns an error if it is not a number from `least`
-    /// to `most`.
+    /// Parses a numeric query parameter. Returns `None` if it is missing, and an error if it is not an integer from
+    /// `least` to `most`.
     pub(super) fn number(&self, name: &str, least: u64, most: u64) -> Outcome<Option<u64>> {
         let Some(text) = self.query_value(name) else { return Ok(None) };
         match text.parse() {
@@ -62,7 +64,8 @@ impl Call {
         }
     }
 
-    /// Filter of the query parameter `filter`, combined with the filter of the key; `None` without either.
+    /// Returns the filter in the query parameter `filter`, combined with the filter of the client's key. Returns `None`
+    /// if neither filter exists.
     pub(super) fn filter(&self) -> Outcome<Option<Filter>> {
         let filter = self.query_value("filter").filter(|text| !text.trim().is_empty());
         let filter = filter.map(|text| text.parse::<Filter>()).transpose();
@@ -70,26 +73,26 @@ impl Call {
         Ok(self.client.restrict(filter)?)
     }
 
-    /// All values of the query parameter `name`, which can be repeated.
+    /// Returns all values of the query parameter `name`, which can be repeated.
     pub(super) fn query_values(&self, name: &str) -> impl Iterator<Item = String> {
         let query = self.request.uri().query().unwrap_or_default();
         let pairs = query.split('&').map(|pair| pair.split_once('=').unwrap_or((pair, "")));
         pairs.filter(move |(key, _)| *key == name).filter_map(|(_, value)| decoded(&value.replace('+', " ")))
     }
 
-    /// Decoded last segment of the path, which is the value of `{id}`.
+    /// Returns the decoded last segment of the path, which is the value of `{id}` in the path of the route.
     pub(super) fn last_of_path(&self) -> Outcome<String> {
         let last = self.request.uri().path().rsplit('/').next().unwrap_or_default();
         decoded(last).ok_or_else(|| Problem::request("the path is not valid UTF-8"))
     }
 
-    /// Reads the request body, up to the maximum size.
+    /// Reads the request body. Returns an error if it exceeds the maximum size.
     pub(super) async fn body(&mut self) -> Outcome<Bytes> {
         body::read(std::mem::take(self.request.body_mut()), self.app.limits.max_body).await
     }
 }
 
-/// Decodes percent-encoding. Returns `None` if an escape is invalid or the result is not UTF-8.
+/// Decodes percent-encoded text. Returns `None` if an escape sequence is invalid or the result is not UTF-8.
 fn decoded(text: &str) -> Option<String> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.bytes();
@@ -107,7 +110,8 @@ fn decoded(text: &str) -> Option<String> {
 
 type Answer = std::pin::Pin<Box<dyn Future<Output = HttpResponse> + Send>>;
 
-/// Wraps a handler: checks the key and the names of the query parameters, and converts an error to a response.
+/// Wraps a handler in a function that checks the API key and the names of the query parameters, calls the handler, and
+/// converts an error to a response.
 fn handle(
     access: Access,
     parameters: &'static [Parameter],
@@ -126,8 +130,8 @@ fn handle(
     }
 }
 
-/// Returns an error for an unknown query parameter, because a misspelled `filter` would match everything. A route without
-/// query parameters accepts any, because clients may add their own.
+/// Returns an error if a query parameter is unknown, because a request with a misspelled `filter` would match
+/// everything. A route that has no query parameters accepts any parameter, because clients may add their own.
 fn check_parameters(request: &Request, parameters: &[Parameter]) -> Outcome<()> {
     let in_query = parameters.iter().filter(|parameter| parameter.place == Place::Query);
     let known: Vec<&str> = in_query.map(|parameter| parameter.name).collect();

@@ -1,4 +1,5 @@
-//! `/v1/search`, `/v1/similar` and `/v1/respond`. Requests and responses are the same as in the library.
+//! The routes `/v1/search`, `/v1/similar` and `/v1/respond`. Requests and responses have the same format as in the
+//! library.
 
 use serde::Serialize;
 
@@ -42,7 +43,8 @@ async fn answer(mut call: Call, check: fn(&SearchRequest) -> Outcome<()>) -> Out
     sent(form, found, "hit", |found| std::mem::take(&mut found.hits))
 }
 
-/// Creates a response in the format `form`. In lines and events, the items (removed by `take`) precede other fields.
+/// Creates a response in the format `form`. As lines or events, it contains first the items, which `take` removes from
+/// `found`, and then the other fields of `found`. `item` is the type of the events.
 fn sent<T: Serialize, Item: Serialize>(
     form: ResponseFormat,
     mut found: T,

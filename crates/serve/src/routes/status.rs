@@ -1,4 +1,4 @@
-//! Information about the server: `/info`, `/openapi.json`, `/health/live`, `/health/ready` and `/metrics`.
+//! Routes with information about the server: `/info`, `/openapi.json`, `/health/live`, `/health/ready` and `/metrics`.
 
 use axum::http::StatusCode;
 use serde_json::{Value, json};
@@ -42,15 +42,15 @@ fn about(hosted: &HostedIndex, client: &Client) -> Outcome<Value> {
     }))
 }
 
-/// Number of dialogues and turns that the client may see. `None` if the key has a filter and the engine cannot count the
-/// matching dialogues.
+/// Returns the number of dialogues and the number of turns that the client may see. Returns `None` if the client's key
+/// has a filter and the engine cannot count the matching dialogues.
 fn visible_totals(opened: &OpenIndex, client: &Client) -> Outcome<Option<(u64, u64)>> {
     let engine = opened.searcher.engine();
     let Some(filter) = client.filter() else {
         let totals = engine.totals();
         return Ok(Some((totals.dialogues, totals.turns)));
     };
-    // The matching dialogues are counted once per filter and state of the index.
+    // The matching dialogues are counted only once for each filter and each state of the index.
     let counted = opened.surveys.answer(&format!("visible totals {filter}"), || {
         let visible = engine.count(filter)?.map(|totals| (totals.dialogues, totals.turns));
         Ok(json!(visible).to_string().into())
@@ -62,12 +62,13 @@ pub(super) async fn openapi(_: Call) -> Outcome<HttpResponse> {
     Ok(body::ok(&openapi::document()))
 }
 
-/// Reports that the process is running.
+/// Responds that the server process is running.
 pub(super) async fn live(_: Call) -> Outcome<HttpResponse> {
     Ok(body::ok(&json!({"status": "live"})))
 }
 
-/// Reports whether every engine is reachable and every model is open. The response contains no index names.
+/// Responds whether every engine is available and every model is open. The response contains no index names, because
+/// the route is public.
 pub(super) async fn ready(call: Call) -> Outcome<HttpResponse> {
     let count = |is: fn(&HostedIndex) -> bool| call.app.indexes.iter().filter(|hosted| is(hosted)).count();
     let unavailable = count(|hosted| hosted.unavailable().is_some());

@@ -1,4 +1,5 @@
-//! Topics (`/v1/clusters`), `/v1/stats` and `/v1/facets` of a whole index, and the benchmark report (`/v1/benchmarks`).
+//! Routes about a whole index: topics (`/v1/clusters`), statistics (`/v1/stats`) and facets (`/v1/facets`). Also the
+//! route of the benchmark report (`/v1/benchmarks`).
 
 use axum::{body::Bytes, http::StatusCode};
 use schemars::JsonSchema;
@@ -21,13 +22,14 @@ use turnwise_search::{
 const TERMS: usize = 8;
 /// Number of dialogues returned per cluster: those nearest to the cluster center.
 const CENTRAL: usize = 3;
-/// Maximum number of dialogues on the map. Its computation takes quadratic time.
+/// Maximum number of dialogues on the map. The time to compute the map is quadratic in this number.
 const MAX_POINTS: usize = 2_000;
 
 /// Response of `/v1/clusters`.
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct Topics {
-    /// `turnwise/clusters/1`, the same schema as in `turnwise clusters --format json`.
+    /// Name and version of the response schema: `turnwise/clusters/1`. The output of `turnwise clusters --format json`
+    /// has the same schema.
     schema: &'static str,
     seed: u64,
     analyzer: String,
@@ -80,8 +82,8 @@ pub(super) async fn stats(call: Call) -> Outcome<HttpResponse> {
     .await
 }
 
-/// Returns the cached response for `key` and the filter, or computes it with `make`. The filter matches only dialogues that
-/// the client may see.
+/// Returns the cached response for `key` and the filter of the request. If there is none, computes it with `make`. The
+/// filter that is passed to `make` matches only dialogues that the client may see.
 async fn surveyed(
     call: Call,
     key: String,
@@ -119,7 +121,7 @@ pub(super) async fn facets(call: Call) -> Outcome<HttpResponse> {
 }
 
 pub(super) async fn benchmarks(call: Call) -> Outcome<HttpResponse> {
-    // The report names data and models of the whole server.
+    // The report contains names of data and models of the whole server.
     if !call.client.is_unrestricted() {
         let message = "this API key has restrictions, but the benchmark report covers all data";
         return Err(Problem::new(StatusCode::FORBIDDEN, "forbidden", message));

@@ -1,5 +1,5 @@
-//! `/v1/ingest`: ingests dialogues as JSON lines from a body of any length. `DELETE /v1/dialogues`: removes
-//! dialogues.
+//! Routes that write. `/v1/ingest` ingests dialogues from a request body of any length, in JSON lines. The `DELETE`
+//! routes below `/v1/dialogues` delete dialogues.
 
 use std::{
     io::{self, BufReader, Read},
@@ -35,7 +35,8 @@ use turnwise_store::ingest::{self, IngestControl, IngestOptions, Ingested};
 
 /// Maximum number of pieces of a request body that wait to be ingested.
 const PIECES: usize = 16;
-/// Description of the server in the lock file of an index. Other processes that try to write show it in an error.
+/// Name of the server in the lock file of an index. Other processes that try to write to the index show this name in an
+/// error.
 const HOLDER: &str = "turnwise serve";
 
 pub(super) async fn ingest(mut call: Call) -> Outcome<HttpResponse> {
@@ -50,7 +51,7 @@ pub(super) async fn ingest(mut call: Call) -> Outcome<HttpResponse> {
     }
     let options = IngestOptions { only: call.client.filter().cloned(), ..IngestOptions::default() };
     let body = std::mem::take(call.request.body_mut());
-    // A separate task completes the ingest and stores its response even if the client disconnects.
+    // A separate task does the ingest, so that it is completed and its response stored even if the client disconnects.
     let done = tokio::spawn(ingest_and_store(hosted, request, options, body, call.app.limits.timeout));
     done.await.map_err(|_| Problem::internal("the ingest task panicked"))?
 }
@@ -62,7 +63,7 @@ async fn ingest_and_store(
     body: Body,
     write_timeout: Duration,
 ) -> Outcome<HttpResponse> {
-    // The ingest does not occupy the pool, because a slow client would block searches.
+    // The ingest does not use the pool, because a slow client would block searches.
     let writing = hosted.writing.clone().lock_owned().await;
     if let Some(stored) = request.as_ref().and_then(|request| hosted.responses.get(request)) {
         drop(writing);
@@ -94,8 +95,8 @@ async fn ingest_and_store(
     Ok(body::ok(&answer))
 }
 
-/// Error for a body without any valid dialogue. `why` is the reason for the first rejected record; `None` if there is no
-/// record.
+/// Creates the error for a request body without any valid dialogue. `why` is the reason why the first record was
+/// rejected. It is `None` if there is no record.
 fn no_dialogue(why: Option<&str>) -> Problem {
     let message = match why {
         Some(why) => format!("the body contains no valid dialogue: {why}"),
@@ -106,7 +107,8 @@ fn no_dialogue(why: Option<&str>) -> Problem {
     )
 }
 
-/// Returns the stored response if the body is the same as before, otherwise an error.
+/// Returns the stored response if `sent`, the digest of the request body, is the same as in the stored request.
+/// Otherwise, returns an error. `sent` is `None` if the body is incomplete.
 fn replay(stored: &StoredResponse, sent: Option<blake3::Hash>) -> Outcome<HttpResponse> {
     match sent.map(digest) {
         Some(body) if body == stored.body => {
@@ -129,15 +131,16 @@ fn digest(hash: blake3::Hash) -> String {
     hash.to_hex().to_string()
 }
 
-/// Sends the pieces of a body to `sender`, if given, and returns the digest of the body. Returns `None` if the client
-/// disconnects or sends no data for `write_timeout`, or if the receiver is gone.
+/// Reads a request body and returns its digest. Also sends the pieces of the body to `sender`, if there is one. Returns
+/// `None` if the client disconnects or sends no data for `write_timeout`, or if the receiver was dropped.
 async fn send(
     mut body: Body,
     sender: Option<mpsc::Sender<io::Result<Bytes>>>,
     write_timeout: Duration,
 ) -> Option<blake3::Hash> {
     let mut hasher = blake3::Hasher::new();
-    // With a Content-Length, the body is complete after this number of bytes, even if the client then disconnects.
+    // Value of the Content-Length header. The body is complete after this number of bytes, even if the client then
+    // disconnects.
     let whole = body.size_hint().exact();
     loop {
         let piece = match tokio::time::timeout(write_timeout, body.frame()).await {
@@ -158,7 +161,7 @@ async fn send(
             Err(_) => {}
         }
         let ended = piece.is_err();
-        // The receiver is gone: the ingest failed, and its error becomes the response.
+        // If the receiver was dropped, the ingest has failed. Its error becomes the response.
         if let Some(sender) = &sender
             && (sender.send(piece).await.is_err() || ended)
         {
@@ -174,7 +177,7 @@ async fn send(
 struct Stream {
     receiver: mpsc::Receiver<io::Result<Bytes>>,
     piece: Bytes,
-    /// Error that ended the body. Every further read returns it again.
+    /// Error that ended the body. Every further read returns the same error.
     broken: Option<(io::ErrorKind, String)>,
 }
 
@@ -196,7 +199,7 @@ impl Read for Stream {
     }
 }
 
-/// Ingests a request body and makes its dialogues searchable.
+/// Ingests the dialogues in a request body and makes them searchable.
 fn ingest_stream(hosted: &Arc<HostedIndex>, options: &IngestOptions, stream: Stream) -> Outcome<Ingested> {
     let opened = hosted.available()?;
     let input = Input::from_slow_stream("the body".to_owned(), Box::new(BufReader::new(stream))).map_err(
@@ -223,7 +226,7 @@ fn write(hosted: &HostedIndex, plan: Plan, options: &IngestOptions, opened: &Ope
     let (progress, acknowledged, resumed) = (&mut |_: &_| {}, &mut |_: &_| {}, &mut |_| {});
     let control = IngestControl { stop: &never, progress, acknowledged, resumed };
     let ingested = ingest::ingest(writer.as_mut(), plan, options, control);
-    // Closing the writer persists all acknowledged records, also after an error.
+    // Close the writer also after an error, because closing it persists all acknowledged records.
     let closed = writer.close(ingested.is_ok());
     let ingested = ingested?;
     closed?;
@@ -251,8 +254,8 @@ fn deleted_response(deleted: u64) -> HttpResponse {
     body::ok(&json!({ "deleted": deleted }))
 }
 
-/// Removes dialogues from the requested index durably, and makes the change visible to the next search. Waits until no
-/// other request of this server writes to the index.
+/// Deletes dialogues from the requested index and returns their number. The deletion is durable, and the next search
+/// does not find the dialogues. Waits until no other request of this server writes to the index.
 async fn removed(call: Call, selection: Selection) -> Outcome<u64> {
     let hosted = call.hosted()?;
     let (pool, client) = (call.app.pool.clone(), call.client);
@@ -260,7 +263,7 @@ async fn removed(call: Call, selection: Selection) -> Outcome<u64> {
     pool.run(move || {
         let _writing = writing;
         hosted.available()?;
-        // The client can delete only what it may see.
+        // The client can delete only dialogues that it may see.
         let selection = match selection {
             Selection::Ids(ids, _) => Selection::Ids(ids, client.restrict(None)?),
             Selection::Matching(filter) => match client.restrict(Some(filter))? {
