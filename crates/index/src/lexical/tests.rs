@@ -58,7 +58,8 @@ fn found_dialogues(root: &Path, query: &str) -> Vec<String> {
 
 const NONE: [&str; 0] = [];
 
-/// Returns whether a dictionary of the index has the term, and whether one has the id. Deleted documents count.
+/// Returns whether a dictionary of the index contains the term, and whether a dictionary contains the id. Terms and ids
+/// of deleted documents count.
 fn knows(root: &Path, term: &[u8], id: &[u8]) -> [bool; 2] {
     let lexical = Lexical::open(root).unwrap();
     let mut known = [false; 2];
