@@ -89,7 +89,7 @@ impl Objective for MultiTask {
     }
 }
 
-/// Weighted sum of the losses of several batches, which are concatenated.
+/// Weighted sum of the losses of several batches, whose sequences are concatenated.
 struct Joined {
     /// Batches of the objectives, the main one first, with the weights of their losses.
     parts: Vec<(Prepared, f64)>,
