@@ -3,7 +3,7 @@
 use super::ops::{Matrix, product};
 use turnwise_encoder::statics::linalg;
 
-/// Returns `XᵀY` for two matrices with one vector of `dim` elements per row.
+/// Returns `leftᵀ·right` for two matrices with one vector of `dim` elements per row.
 pub(super) fn cross_product(left: &[f32], right: &[f32], dim: usize) -> Vec<f64> {
     let mut out = vec![0.0; dim * dim];
     product(Matrix::new(left, dim).transposed(), Matrix::new(right, dim), &mut out, false);
@@ -25,7 +25,7 @@ pub(super) fn root(matrix: Vec<f64>, dim: usize) -> Vec<f64> {
     map_eigenvalues(matrix, dim, |value| value.max(0.0).sqrt())
 }
 
-/// Returns a symmetric matrix with a function applied to its eigenvalues.
+/// Applies a function to the eigenvalues of a symmetric matrix, and returns the resulting matrix.
 fn map_eigenvalues(matrix: Vec<f64>, dim: usize, f: impl Fn(f64) -> f64) -> Vec<f64> {
     let eigen = linalg::symmetric_eigen(matrix, dim);
     let values: Vec<f64> = eigen.values.iter().map(|value| f(*value)).collect();

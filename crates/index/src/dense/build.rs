@@ -31,8 +31,8 @@ pub struct Built {
     pub manifest: Manifest,
 }
 
-/// Builds the graphs of an index, unless the graphs in use are up to date. Returns `None` if the index has no vectors. If
-/// the build fails or is canceled, the graphs in use stay unchanged.
+/// Builds the graphs of an index, unless the graphs in use are up to date. Returns `None` if the index has no vectors.
+/// If the build fails or is canceled, the graphs in use stay unchanged.
 pub fn build(
     root: &Path,
     snapshot: &Snapshot,

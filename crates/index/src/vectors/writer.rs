@@ -62,8 +62,8 @@ impl KindWriter {
 }
 
 impl VectorWriter {
-    /// Opens the vectors of an index for writing. In [`Mode::Continue`], the recipe of the set in use must be compatible
-    /// with `recipe`. [`Mode::Replace`] continues an unfinished replacement with the same recipe.
+    /// Opens the vectors of an index for writing. In [`Mode::Continue`], the recipe of the set in use must be
+    /// compatible with `recipe`. [`Mode::Replace`] continues an unfinished replacement with the same recipe.
     pub fn open(root: &Path, recipe: &Recipe, mode: Mode, command: &str) -> Result<Self> {
         let lock = lock(root, command)?;
         let current = match (sets::current(root), mode) {

@@ -282,7 +282,7 @@ impl InputHashes {
     }
 }
 
-/// Returns the recipe as a TOML table, without the settings of steps if the objective has no steps.
+/// Returns the recipe as a TOML table, without the settings for training steps if the objective has no steps.
 fn table_of(recipe: &Recipe) -> Result<toml::Table> {
     let mut table = toml::Table::try_from(recipe).map_err(|e| Error::Internal(e.to_string()))?;
     if recipe.objective.definition().steps.is_none() {

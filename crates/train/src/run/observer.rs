@@ -47,7 +47,7 @@ pub enum Stage {
     FittingWords,
     /// Mining hard negatives.
     Mining,
-    /// Gradient steps.
+    /// Taking gradient steps.
     Training,
     /// Encoding utterances and their contexts for a `context-cca` layer.
     ReadingContexts,
