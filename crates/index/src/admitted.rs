@@ -14,7 +14,7 @@ use turnwise_store::Snapshot;
 pub struct Admitted {
     /// Sequence number of the first entry of `base`.
     first: u64,
-    /// For each sequence number from `first`, the index of its first bit, or [`NOTHING`].
+    /// For each sequence number from `first` on, the index of its first bit in `bits`; [`NOTHING`] if it has no bits.
     base: Vec<u32>,
     /// One bit per dialogue; in a set of utterances, one bit per turn number, starting at turn 1.
     bits: Vec<u64>,

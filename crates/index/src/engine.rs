@@ -63,8 +63,8 @@ pub trait Engine: Send + Sync {
     /// consists of an item of kind `from` and an item of kind `to`.
     fn percentile(&self, from: Kind, to: Kind, cosine: f32) -> Result<Option<f64>>;
 
-    /// Returns notes for the user: which records a search in these modes cannot find yet, and why the search is slow.
-    /// `by_default` is true if the user did not choose the modes.
+    /// Returns notes for the user: records that a search in these modes cannot find yet, and reasons why the search is
+    /// slow. `by_default` is true if the user did not choose the modes.
     fn notes(&self, kind: Kind, modes: SearchModes, by_default: bool) -> Vec<String>;
 
     /// Opens a view for one request.
@@ -108,8 +108,8 @@ pub trait View {
     /// Reads a dialogue by the key of its id, with its current version; `None` if it does not exist.
     fn record(&self, dialogue: IdKey) -> Result<Option<(Version, Dialogue)>>;
 
-    /// Reads the stored vector of a turn, or of the whole dialogue if `turn` is `None`. Returns `None` if there is
-    /// none.
+    /// Reads the stored vector of a turn, or of the whole dialogue if `turn` is `None`. Returns `None` if no vector is
+    /// stored.
     fn vector<'a>(&'a self, dialogue: &Dialogue, turn: Option<&Turn>) -> Result<Option<Cow<'a, [f32]>>>;
 
     /// Cosine of a candidate's stored vector and `vector`; `None` if the candidate has no vector.
@@ -171,9 +171,9 @@ pub enum Prefetch {
 /// Search modes of a request. With both modes, the results are fused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SearchModes {
-    /// Search by vector similarity.
+    /// True to search by vector similarity.
     pub dense: bool,
-    /// Search by keywords (BM25).
+    /// True to search by keywords (BM25).
     pub lexical: bool,
 }
 

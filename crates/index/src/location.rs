@@ -39,7 +39,7 @@ pub trait Location: Send + Sync {
         Duration::ZERO
     }
 
-    /// Returns the current change token. If it fails, an open engine can no longer be searched and must be opened
+    /// Returns the current change token. If this fails, an open engine can no longer be searched and must be opened
     /// again.
     fn change_token(&self) -> Result<ChangeToken>;
 

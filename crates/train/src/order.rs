@@ -29,8 +29,8 @@ impl Order {
 
     /// Makes every batch of `batch` examples come from one corpus.
     ///
-    /// Each epoch drops the last incomplete batch of each corpus; the shuffle decides which examples this batch has. If
-    /// no corpus has enough examples for a batch, batches mix the corpora.
+    /// If the last batch of a corpus is incomplete, the epoch drops it. The shuffle decides which examples this batch
+    /// has. If no corpus has enough examples for a batch, batches mix the corpora.
     pub fn by_corpus(self, batch: usize, corpus: impl Fn(TurnLocation) -> u32) -> Self {
         let corpora = self.examples.iter().map(|location| corpus(*location)).collect();
         let mut order = Order { by_corpus: Some((batch, corpora)), ..self };

@@ -10,17 +10,17 @@ pub(super) fn cross_product(left: &[f32], right: &[f32], dim: usize) -> Vec<f64>
     out.into_iter().map(f64::from).collect()
 }
 
-/// Returns the Gram matrix `XᵀX` of a matrix with one vector per row.
+/// Returns the Gram matrix `XᵀX` of a matrix `X` with one vector per row.
 pub(super) fn gram(rows: &[f32], dim: usize) -> Vec<f64> {
     cross_product(rows, rows, dim)
 }
 
-/// Returns `A^-½` for a symmetric positive definite matrix.
+/// Returns `A^-½` for a symmetric positive definite matrix `A`.
 pub(super) fn inverse_root(matrix: Vec<f64>, dim: usize) -> Vec<f64> {
     map_eigenvalues(matrix, dim, |value| 1.0 / value.max(1e-9).sqrt())
 }
 
-/// Returns `A^½` for a symmetric positive semidefinite matrix.
+/// Returns `A^½` for a symmetric positive semidefinite matrix `A`.
 pub(super) fn root(matrix: Vec<f64>, dim: usize) -> Vec<f64> {
     map_eigenvalues(matrix, dim, |value| value.max(0.0).sqrt())
 }
@@ -38,7 +38,7 @@ fn map_eigenvalues(matrix: Vec<f64>, dim: usize, f: impl Fn(f64) -> f64) -> Vec<
     out
 }
 
-/// Returns the product `A·B`.
+/// Returns the product `a·b` of two square matrices.
 pub(super) fn times(a: &[f64], b: &[f64], dim: usize) -> Vec<f64> {
     let mut out = vec![0.0; dim * dim];
     for (row, out) in a.chunks_exact(dim).zip(out.chunks_exact_mut(dim)) {
@@ -49,7 +49,7 @@ pub(super) fn times(a: &[f64], b: &[f64], dim: usize) -> Vec<f64> {
     out
 }
 
-/// Returns the transpose `Aᵀ`.
+/// Returns the transpose of a square matrix.
 pub(super) fn transposed(a: &[f64], dim: usize) -> Vec<f64> {
     (0..dim * dim).map(|at| a[at % dim * dim + at / dim]).collect()
 }

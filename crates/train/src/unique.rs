@@ -11,7 +11,7 @@ use turnwise_core::error::{Error, Result};
 /// file.
 const BLOCK: usize = 64 << 20;
 
-/// Set of texts on disk, which can be larger than the memory.
+/// Set of texts on disk. The set can be larger than the memory.
 pub struct Unique {
     spool: Spool,
     /// Start and end of each sorted block in the file, in bytes.

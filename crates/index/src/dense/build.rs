@@ -44,7 +44,7 @@ pub fn build(
     let Some(vectors) = VectorReader::open(root)? else { return Ok(None) };
     match current(root, snapshot, &vectors, options) {
         Some(Generation { folder, manifest, .. }) => {
-            // A crash right after a switch may have left old graphs.
+            // Remove old graphs that a crash right after a switch may have left.
             generation::remove_others(root, &folder);
             Ok(Some(Built { new: false, manifest }))
         }

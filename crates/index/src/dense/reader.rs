@@ -56,7 +56,7 @@ struct Ranked<'a> {
     /// Row in the graph; `None` for a hit in a dialogue that is newer than the graph. Rows are in descending order of
     /// ids.
     row: Option<u32>,
-    /// Dialogue id. For hits in the graph, the id is read only to sort ties.
+    /// Dialogue id. For a hit in the graph, it is `None` until it is needed to sort a tie.
     id: Option<Cow<'a, DialogueId>>,
 }
 
@@ -72,7 +72,7 @@ pub struct DenseReader {
     pub(super) tail: Vec<VectorKeys>,
     /// For each kind, the number of items without a vector in the dialogues of `tail`.
     without: [u64; 2],
-    /// Similarity distributions: of utterances, of dialogues, and of utterances with dialogues.
+    /// Similarity distributions: between utterances, between dialogues, and between utterances and dialogues.
     backgrounds: [OnceLock<SimilarityDistribution>; 3],
 }
 
@@ -280,7 +280,7 @@ impl DenseReader {
             }
             if found.len() > limit {
                 found.sort_by(|a, b| b.hit.score.total_cmp(&a.hit.score));
-                // Hits that tie with the last one must stay.
+                // Keep hits that tie with the `k`th hit.
                 let least = found[settings.k.saturating_sub(1)].hit.score;
                 found.retain(|ranked| ranked.hit.score >= least);
                 limit = limit.max(2 * found.len());

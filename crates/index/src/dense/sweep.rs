@@ -44,9 +44,9 @@ struct RecentVector {
 pub enum Owner {
     /// An owner that was in the index when the graphs were built.
     Built {
-        /// Index of the owner among all utterances, or all dialogues, of the build in descending order of ids.
+        /// Index of the owner among all utterances, or all dialogues, of the build, in descending order of ids.
         row: u32,
-        /// Index of the owner's dialogue among all dialogues of the build in descending order of ids.
+        /// Index of the owner's dialogue among all dialogues of the build, in descending order of ids.
         place: u32,
         /// The turn; `None` for a whole dialogue.
         turn: Option<TurnNo>,

@@ -80,8 +80,7 @@ impl Lexical {
         Lexical::of_sides(analyzer, open)
     }
 
-    /// Creates the value from two Tantivy indexes. `open` receives a folder name, and opens or creates the Tantivy
-    /// index.
+    /// Combines the two Tantivy indexes. `open` receives the folder name of an index, and opens or creates the index.
     fn of_sides(analyzer: Analyzer, open: impl Fn(&str) -> Result<Side>) -> Result<Self> {
         let [utterances, dialogues] = Kind::ALL.map(|kind| open(kind.name()));
         Ok(Lexical { analyzer, sides: [utterances?, dialogues?], tail: 0 })
@@ -101,7 +100,7 @@ impl Lexical {
         Ok(Side::progress_in(&folder)?.map(|progress| progress.analyzer))
     }
 
-    /// Returns the analyzer from the first of the two Tantivy indexes that can be read; `None` if neither can.
+    /// Returns the analyzer from the first of the two Tantivy indexes that can be read; `None` if neither can be read.
     pub fn recover_analyzer(root: &Path) -> Option<Analyzer> {
         Kind::ALL.into_iter().find_map(|kind| {
             let progress = Side::progress_in(&folder(root).join(kind.name())).ok()??;

@@ -2,7 +2,7 @@
 //!
 //! This is the MaxScore algorithm of Turtle and Flood, with windows of documents as in Lucene. First, the posting lists
 //! of the terms with the highest maximum score are added completely. The other lists are added only for documents that
-//! can still reach the top k. A document that contains only terms of the other lists cannot reach it.
+//! can still reach the top k. A document that contains only terms of the other lists cannot reach the top k.
 //!
 //! Scores are added in double precision. The sum of a few single-precision scores is then the same in any order, so
 //! equal documents get equal sums.

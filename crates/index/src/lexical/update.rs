@@ -36,7 +36,8 @@ impl Lexical {
         let analyzer = analyzer.map_or_else(|| current_analyzer(root), Ok)?;
         let target = target(analyzer, snapshot);
         let run = Run { snapshot, target: &target, stop };
-        // A different analyzer, other fields, another log, or damage: the index must be rebuilt.
+        // The index must be rebuilt if it has a different analyzer, other fields or a different log, or if it is
+        // damaged.
         let fits = |p: &Progress| p.analyzer == target.analyzer && p.log == target.log && p.at <= target.at;
         match Lexical::open(root).ok().filter(|lexical| lexical.both(fits)) {
             Some(lexical) if lexical.both(|p| p.at == target.at) => Ok(0),

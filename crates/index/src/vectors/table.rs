@@ -148,7 +148,7 @@ pub(super) fn check(set: &Path, kind: Kind, column: &Column) -> Option<(PathBuf,
     Some((path, wrong))
 }
 
-/// Returns the number of slots of a table for this number of rows.
+/// Returns the number of slots that a table of `rows` rows has.
 fn slots_for(rows: usize) -> Result<usize> {
     if rows >= u32::MAX as usize {
         return Err(Error::data("more than four billion vectors in one index"));

@@ -10,7 +10,7 @@ use crate::{
 use turnwise_core::error::{Error, Result};
 use turnwise_encoder::network::{self, Embeddings, Linear, Network, Norm, Shape, Table};
 
-/// Creates tensors from the weights of a network, and collects the trained ones as parameters.
+/// Builder that creates tensors from the weights of a network, and collects the trained tensors as parameters.
 pub(super) struct Maker<'a> {
     shape: &'a Shape,
     device: &'a Device,

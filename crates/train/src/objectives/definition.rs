@@ -158,7 +158,7 @@ impl Definition {
 }
 
 impl StepTraining {
-    /// The most common properties and defaults, with a function that reads the settings of the objective.
+    /// Creates the most common properties and defaults, with a function that reads the settings of the objective.
     pub const fn new(settings: fn(&mut Given<'_>) -> ObjectiveBuilder) -> Self {
         StepTraining {
             in_batch: false,

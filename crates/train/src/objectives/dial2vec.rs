@@ -80,8 +80,9 @@ pub struct Dial2vec {
     pub window: usize,
     /// Maximum number of tokens of a dialogue; longer dialogues are truncated.
     pub max_tokens: usize,
-    /// Follows the released code instead of the paper. Negative samples always keep the turns of the first speaker, and
-    /// dialogues with fewer than five turns are skipped. The loss is also divided by the number of samples.
+    /// True to follow the released code instead of the paper. Negative samples then always keep the turns of the first
+    /// speaker, and dialogues with fewer than five turns are skipped. The loss is also divided by the number of
+    /// samples.
     pub as_coded: bool,
     /// Number of rows of the model's turn embeddings, and of its role embeddings; `None` if the model has no such
     /// table.
@@ -209,7 +210,7 @@ struct Turn {
     rows: Range<usize>,
     /// 0 for the speaker whose turns are the same in all samples, 1 for the other speakers.
     side: usize,
-    /// Number of the turn in the dialogue.
+    /// Index of the turn in the dialogue.
     number: usize,
 }
 

@@ -190,7 +190,7 @@ impl Objective for DialogueCse {
     }
 }
 
-/// Number of random draws of a negative before all dialogues are searched.
+/// Maximum number of random draws for a negative. If none is suitable, all dialogues are searched.
 const MAX_DRAWS: usize = 20;
 
 /// Draws an utterance from a dialogue other than `own`, and returns its token ids. Its text differs from the true

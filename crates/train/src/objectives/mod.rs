@@ -88,7 +88,7 @@ objectives! {
     SelfDistillation: self_distillation::SELF_DISTILLATION,
 }
 
-/// Objective with the alias `auto`: the best objective for dialogues, see "What training gains" in
+/// Objective that the name `auto` selects: the best objective for dialogues, see "What training gains" in
 /// benchmarks/README.md.
 const AUTO: ObjectiveName = ObjectiveName::Neighbors;
 
@@ -125,7 +125,7 @@ impl TryFrom<String> for ObjectiveName {
     }
 }
 
-/// Name in stored recipes. It never changes, because checkpoints contain a hash of the recipe.
+/// Returns the name in stored recipes. This name never changes, because checkpoints contain a hash of the recipe.
 impl From<ObjectiveName> for String {
     fn from(objective: ObjectiveName) -> String {
         let Definition { name, former_name, .. } = objective.definition();

@@ -67,7 +67,7 @@ pub struct RolePosition {
     pub temperature: f64,
     /// Maximum number of tokens of an utterance.
     pub max_tokens: usize,
-    /// Prototype of each class, a unit vector; zeros if the class has no utterances.
+    /// Prototypes of all classes, concatenated. A prototype is a unit vector, or zero if the class has no utterances.
     prototypes: Vec<f32>,
     /// Logarithm of the prior probability of each class.
     log_priors: [f32; CLASSES],

@@ -63,7 +63,8 @@ mod gpu {
     use crate::ops::Dropout;
 
     /// CUDA kernel that computes `Dropout::factor` for every element. `sequences` has three numbers per sequence: its
-    /// length and its key. If `longest` is 0, there is one sequence, and elements are numbered in order.
+    /// length, and the two parts of its key. If `longest` is 0, there is one sequence, and elements are numbered in
+    /// order.
     const SOURCE: &str = r#"
 __device__ unsigned mix(unsigned x) {
     x = (x ^ (x >> 16)) * 0x85ebca6bu;

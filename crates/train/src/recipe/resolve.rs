@@ -1,4 +1,4 @@
-//! Resolution of a recipe: fills in the defaults, and converts the settings to types of their own.
+//! Resolution of a recipe: fills in the defaults, and groups the settings into structs for the parts of a run.
 
 use super::{Aggregation, ObjectiveName, Profile, Recipe, check};
 use crate::{
@@ -44,7 +44,7 @@ pub struct LayerSettings {
 /// Settings of training with gradient steps.
 #[derive(Debug)]
 pub struct StepSettings {
-    /// Creates the main objective.
+    /// Builder of the main objective.
     pub main: ObjectiveBuilder,
     /// Settings of the auxiliary objectives.
     pub auxiliary: Vec<AuxiliarySettings>,
@@ -63,7 +63,7 @@ pub struct StepSettings {
 pub struct AuxiliarySettings {
     /// Name of the objective.
     pub objective: ObjectiveName,
-    /// Creates the objective.
+    /// Builder of the objective.
     pub builder: ObjectiveBuilder,
     /// Weight of the auxiliary loss in the sum of the losses.
     pub weight: f64,

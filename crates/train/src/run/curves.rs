@@ -45,7 +45,7 @@ struct Plot {
     along: &'static str,
     /// Title, which is also the label of the y axis.
     name: String,
-    /// True if the step of the saved model is marked.
+    /// True to mark the step of the saved model in the plot.
     is_marked: bool,
 }
 

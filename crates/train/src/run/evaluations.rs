@@ -23,7 +23,7 @@ pub struct Evaluation {
     /// Fraction of the ten nearest neighbors by BM25 that are also among the ten nearest by vectors. `None` if the
     /// sample is too small.
     pub agreement: Option<f64>,
-    /// Mean squared distance between the vectors of neighbors by BM25; `None` if `agreement` is `None`.
+    /// Mean squared distance between the vectors of BM25 neighbors; `None` if `agreement` is `None`.
     pub alignment: Option<f64>,
     /// Logarithm of the mean of e^(−2 · squared distance) over all pairs of vectors; `None` if `agreement` is `None`.
     pub uniformity: Option<f64>,

@@ -43,7 +43,8 @@ const UTTERANCES: usize = 2_000;
 
 /// Minimum length in bytes of the texts that are looked up in the corpus. Shorter texts are often equal by chance.
 const DISTINCTIVE_BYTES: usize = 20;
-/// A task is reported if more than 1/10 of its texts of at least [`DISTINCTIVE_BYTES`] are also in the corpus.
+/// The run warns about a task if more than 1/10 of its long texts are also in the corpus. A text is long if it has at
+/// least [`DISTINCTIVE_BYTES`] bytes.
 const OVERLAP_ONE_IN: usize = 10;
 
 /// Labeled tasks, each with its name in the recipe, for example `sr:select.txt`.
@@ -76,7 +77,7 @@ pub(super) fn load_tasks(
     Ok((tasks, hasher.finalize().to_hex()[..32].to_owned()))
 }
 
-/// Returns the documents of all tasks that search dialogues.
+/// Returns the documents of all tasks whose documents are dialogues.
 pub(super) fn dialogues_of(tasks: &Tasks) -> impl Iterator<Item = &Dialogue> {
     tasks.iter().flat_map(|(_, task)| match &task.pool().documents {
         Items::Dialogues(dialogues) => dialogues.as_slice(),

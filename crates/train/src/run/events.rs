@@ -22,7 +22,7 @@ pub(super) struct Scalar {
     pub(super) value: f64,
 }
 
-/// Writes all scalars of a run to an event file in a folder, replacing an earlier one. Returns the path of the file.
+/// Writes all scalars of a run to an event file in a folder. Replaces an earlier file. Returns the path of the file.
 pub(super) fn write(folder: &Path, scalars: &[Scalar]) -> Result<PathBuf> {
     fs::create_dir_all(folder).at("create", folder)?;
     let seconds = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |d| d.as_secs_f64());

@@ -105,7 +105,8 @@ impl LayerTraining<'_> {
         Ok(outcome)
     }
 
-    /// Appends the layer to a model trained by steps and evaluates it. Returns the model.
+    /// Learns the layer for a model that was trained by steps, and appends it. Evaluates and returns the resulting
+    /// model.
     pub(super) fn append(
         &self,
         (pipeline, network): (&Pipeline, &Network),

@@ -3,7 +3,7 @@
 use turnwise_core::error::{Error, Result};
 use turnwise_eval::rank;
 
-/// Receives the progress and the messages of a run, and can stop it. All methods have a default.
+/// Receives the progress and the messages of a run, and can stop it. All methods have a default implementation.
 ///
 /// `()` ignores all reports and never stops.
 pub trait RunObserver: Sync {

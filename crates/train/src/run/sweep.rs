@@ -48,8 +48,8 @@ pub struct FinishedRun {
     pub has_layer: bool,
 }
 
-/// Trains with each combination of values and seeds. Returns all finished runs in the output folder, including those of
-/// earlier calls.
+/// Trains one model for each combination of values and seeds. Returns all finished runs in the output folder, including
+/// those of earlier calls.
 ///
 /// `varied` lists settings, named as in the recipe file, with their values. Without `seeds`, all runs use the seed of
 /// the recipe. `ended` is called after each run.

@@ -188,7 +188,7 @@ impl StepLoop<'_, '_> {
         };
         let (mut step, mut is_first) = (done, true);
         loop {
-            // This also does an evaluation that an interrupted run missed.
+            // This also performs an evaluation that an interrupted run missed.
             if self.needs_evaluation(step, &evaluations) && !observer.should_stop() {
                 is_first = true;
                 match self.evaluate(step) {
@@ -265,7 +265,7 @@ impl StepLoop<'_, '_> {
         Error::Interrupted { hint: Some(format!("{kept}; continue with the same command and --resume")) }
     }
 
-    /// Returns true if the last `patience` evaluations brought no improvement (early stopping).
+    /// Returns true if the last `patience` evaluations showed no improvement (early stopping).
     fn should_stop(&self, evaluations: &[Evaluation]) -> bool {
         let patience = self.run.recipe.file.patience;
         patience > 0 && self.run.recipe.select.since_best(evaluations) >= patience

@@ -1,4 +1,5 @@
-//! Tests that changes of dialogues update the vectors, no text is encoded twice, and encoders do not share vectors.
+//! Tests that changes of dialogues update the vectors, that no text is encoded twice, and that different encoders do
+//! not share vectors.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 

@@ -315,7 +315,7 @@ fn a_confident_teacher_gets_more_examples() {
     assert!((0..40).all(|d| (1..=2).contains(&first.iter().filter(|p| **p == d).count())), "{first:?}");
     let steps: Vec<u32> = second.windows(2).map(|two| two[1] - two[0]).collect();
     assert!(steps.iter().max().unwrap() - steps.iter().min().unwrap() <= 1, "{second:?}");
-    // With a single teacher, each dialogue is an example once.
+    // With a single teacher, each dialogue is exactly one example.
     let alone = neighbors(vec![group(noisy_teacher([1, 2], 0.1))]).examples(&data()).unwrap();
     assert!((0..40).eq(alone.iter().map(|p| p.dialogue)));
 }
