@@ -182,7 +182,7 @@ struct Gathering {
     dialogues: Vec<Dialogue>,
     /// Size of the texts of all waiting inputs.
     bytes: usize,
-    /// Keys that are waiting or being encoded.
+    /// Keys of the inputs that are waiting or being encoded.
     pending: HashSet<IdKey>,
     /// Number of dialogues read when the last finished chunk was handed to the encoder.
     seen: u64,

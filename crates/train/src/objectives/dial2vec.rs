@@ -258,7 +258,7 @@ impl Matched {
 struct Sums {
     /// For each turn, the sum over its tokens.
     turns: Vec<Vec<Part>>,
-    /// For each turn, the sum over the turns of the other side in the window.
+    /// For each turn, the sum over the turns of the other side that are within the window.
     near: Vec<Vec<Part>>,
     /// For each sample and side, the mean over the tokens of this side, as a weighted sum of turns.
     sides: Vec<Vec<Part>>,

@@ -62,7 +62,7 @@ pub struct Progress<'a> {
     pub stage: Stage,
     /// Amount of work done so far. The unit depends on the stage: bytes, steps or items.
     pub done: u64,
-    /// Total amount of work, in the same unit; `None` if unknown.
+    /// Total amount of work, in the unit of `done`; `None` if unknown.
     pub total: Option<u64>,
     /// Number of items processed so far, for example training examples.
     pub items: u64,
