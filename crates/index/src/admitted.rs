@@ -1,4 +1,4 @@
-//! The set of utterances or dialogues that a filter accepts, for dense and lexical search.
+//! Set of the utterances or dialogues that a filter accepts. Used by dense and lexical search.
 
 use crate::vectors::Kind;
 use turnwise_core::{
@@ -14,7 +14,7 @@ use turnwise_store::Snapshot;
 pub struct Admitted {
     /// Sequence number of the first entry of `base`.
     first: u64,
-    /// For each sequence number from `first`, the index of its first bit, or [`NOTHING`].
+    /// For each sequence number from `first` on, the index of its first bit in `bits`; [`NOTHING`] if it has no bits.
     base: Vec<u32>,
     /// One bit per dialogue; in a set of utterances, one bit per turn number, starting at turn 1.
     bits: Vec<u64>,
@@ -40,7 +40,8 @@ impl Admitted {
         Ok(admitted)
     }
 
-    /// Creates an empty set for these dialogues. `spans` has each sequence number with the result of [`span`].
+    /// Creates an empty set with bits for the dialogues in `spans`. Each element has the sequence number of a dialogue
+    /// and the result of [`span`].
     pub(super) fn over(spans: impl IntoIterator<Item = (Seq, u32)> + Clone) -> Self {
         let numbers = || spans.clone().into_iter().map(|(seq, _)| seq.0);
         let (Some(first), Some(last)) = (numbers().min(), numbers().max()) else {
@@ -70,7 +71,7 @@ impl Admitted {
         }
     }
 
-    /// Returns true if the dialogue, or this turn of it, is in the set.
+    /// Returns true if the turn, or the dialogue if `turn` is `None`, is in the set.
     pub fn holds(&self, seq: Seq, turn: Option<TurnNo>) -> bool {
         self.bit(seq, turn)
             .is_some_and(|bit| self.bits.get(bit / 64).is_some_and(|w| w >> (bit % 64) & 1 == 1))
@@ -82,7 +83,8 @@ impl Admitted {
     }
 }
 
-/// Returns the number of bits that a dialogue needs in an [`Admitted`] set: 1, or for utterances the last turn number.
+/// Returns the number of bits that a dialogue needs in an [`Admitted`] set: 1 in a set of dialogues, the last turn
+/// number in a set of utterances.
 pub(super) fn span(kind: Kind, dialogue: &Dialogue) -> u32 {
     match kind {
         Kind::Dialogues => 1,

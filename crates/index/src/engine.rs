@@ -1,7 +1,7 @@
 //! The search engine interface: the operations that every engine provides, local or remote.
 //!
-//! An engine returns candidates by vector similarity and by keywords, and their records. The crate `search` implements
-//! fusion, reranking, grouping and paging once for all engines.
+//! An engine finds candidates by vector similarity or by keywords, and reads their records. The crate `search`
+//! implements fusion, reranking, grouping and paging once for all engines.
 
 use std::borrow::Cow;
 
@@ -42,7 +42,7 @@ pub trait Engine: Send + Sync {
     /// Returns a hint for users: the command that encodes all dialogues again with the current encoder.
     fn reencode_hint(&self) -> String;
 
-    /// Returns an error if lexical search is not possible. The error gives the reason.
+    /// Returns an error if lexical search is not possible. The error message states the reason.
     fn check_lexical(&self) -> Result<()>;
 
     /// Returns the analyzer that splits texts and queries into terms.
@@ -59,12 +59,12 @@ pub trait Engine: Send + Sync {
     /// Returns a query of the most informative terms of a text, at most `most`.
     fn informative_terms(&self, text: &str, kind: Kind, most: usize) -> Result<KeywordQuery>;
 
-    /// Returns the percentage of random pairs with a cosine below `cosine`, from 0 to 100; `None` if unknown. A pair
-    /// has an item of kind `from` and one of kind `to`.
+    /// Returns the percentage, from 0 to 100, of random pairs with a cosine below `cosine`; `None` if unknown. A pair
+    /// consists of an item of kind `from` and an item of kind `to`.
     fn percentile(&self, from: Kind, to: Kind, cosine: f32) -> Result<Option<f64>>;
 
-    /// Returns notes for the user: which records a search in these modes cannot find yet, and why the search is slow.
-    /// `by_default` is true if the user did not choose the modes.
+    /// Returns notes for the user: records that a search in these modes cannot find yet, and reasons why the search is
+    /// slow. `by_default` is true if the user did not choose the modes.
     fn notes(&self, kind: Kind, modes: SearchModes, by_default: bool) -> Vec<String>;
 
     /// Opens a view for one request.
@@ -108,8 +108,8 @@ pub trait View {
     /// Reads a dialogue by the key of its id, with its current version; `None` if it does not exist.
     fn record(&self, dialogue: IdKey) -> Result<Option<(Version, Dialogue)>>;
 
-    /// Reads the stored vector of a turn, or of the whole dialogue if `turn` is `None`. Returns `None` if there is
-    /// none.
+    /// Reads the stored vector of a turn, or of the whole dialogue if `turn` is `None`. Returns `None` if no vector is
+    /// stored.
     fn vector<'a>(&'a self, dialogue: &Dialogue, turn: Option<&Turn>) -> Result<Option<Cow<'a, [f32]>>>;
 
     /// Cosine of a candidate's stored vector and `vector`; `None` if the candidate has no vector.
@@ -128,8 +128,8 @@ pub trait View {
         turn: Option<TurnNo>,
     ) -> Result<Vec<TermScore>>;
 
-    /// Lists at most `most` dialogues that match a filter, and returns the bookmark to continue from; `None` at the
-    /// end. The list may be empty although more dialogues follow.
+    /// Lists at most `most` dialogues that match a filter, and returns the bookmark to continue from. The bookmark is
+    /// `None` at the end. The list may be empty although more dialogues follow.
     fn list_dialogues(
         &self,
         from: Bookmark,
@@ -171,32 +171,32 @@ pub enum Prefetch {
 /// Search modes of a request. With both modes, the results are fused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SearchModes {
-    /// Search by vector similarity.
+    /// True to search by vector similarity.
     pub dense: bool,
-    /// Search by keywords (BM25).
+    /// True to search by keywords (BM25).
     pub lexical: bool,
 }
 
 /// Optional features of an engine. A request for a feature that the engine does not support is an error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Capabilities {
-    /// Queries in Tantivy's query language.
+    /// True if the engine supports queries in Tantivy's query language.
     pub expressions: bool,
-    /// Exact search over all vectors.
+    /// True if the engine supports exact search over all vectors.
     pub exact: bool,
-    /// Contribution of each term to the score of a hit.
+    /// True if the engine can report the contribution of each term to the score of a hit.
     pub terms_explained: bool,
-    /// Similarity percentiles of random pairs.
+    /// True if the engine knows the similarity percentiles of random pairs.
     pub percentiles: bool,
-    /// Operations over all dialogues: topics, duplicates, statistics, facet counts.
+    /// True if the engine supports operations over all dialogues: topics, duplicates, statistics, facet counts.
     pub surveys: bool,
-    /// Listing dialogues in insertion order.
+    /// True if the engine can list dialogues in insertion order.
     pub in_order: bool,
     /// Maximum length of a result list.
     pub deepest: usize,
 }
 
-/// Version number of a dialogue. Replacing the dialogue changes the number. The order of versions only makes sorting
+/// Version number of a dialogue. Replacing the dialogue changes the number. Versions are ordered only to make sorting
 /// deterministic.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Version(pub u64);

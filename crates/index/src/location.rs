@@ -9,7 +9,7 @@ use turnwise_corpus::filter::Filter;
 use turnwise_encoder::Encoder;
 use turnwise_store::{Totals, ingest::DialogueSink};
 
-/// Location of dialogues: an index folder, or a name on a server. Its methods may block.
+/// Location of dialogues: an index folder, or a named index on a server. The methods may block.
 pub trait Location: Send + Sync {
     /// Name of the engine in JSON output, such as `embedded`.
     fn kind(&self) -> &'static str;
@@ -39,7 +39,8 @@ pub trait Location: Send + Sync {
         Duration::ZERO
     }
 
-    /// Returns the current change token. An error means that an open engine cannot be searched, and must be opened again.
+    /// Returns the current change token. If this fails, an open engine can no longer be searched and must be opened
+    /// again.
     fn change_token(&self) -> Result<ChangeToken>;
 
     /// Returns a summary of the stored dialogues; `None` if nothing is stored at this location.
@@ -51,8 +52,8 @@ pub trait Location: Send + Sync {
     /// Opens the location for writing.
     fn open_writer(&self, options: WriterOptions<'_>) -> Result<Box<dyn EngineWriter>>;
 
-    /// Deletes the selected dialogues. With `dry_run`, only reports them. Other writers see the name `holder` while the
-    /// dialogues are locked.
+    /// Deletes the selected dialogues. With `dry_run`, only reports them. While the dialogues are locked, other writers
+    /// see the name `holder`.
     fn delete(&self, selection: &Selection, dry_run: bool, holder: &str) -> Result<Deletion>;
 
     /// Removes all dialogues and derived data at this location.
@@ -64,13 +65,14 @@ pub trait EngineWriter: DialogueSink {
     /// Name of the engine, for messages.
     fn engine(&self) -> &'static str;
 
-    /// Returns the warnings for the user since the last call.
+    /// Returns the warnings for the user that occurred since the last call.
     fn take_warnings(&mut self) -> Vec<String>;
 
     /// Number of dialogues, and number of turns, at the location.
     fn totals(&self) -> Result<Totals>;
 
-    /// Waits until the engine has indexed all committed dialogues, so that searches are fast. An error loses no data.
+    /// Waits until the engine has indexed all committed dialogues, so that searches are fast. If this fails, no data is
+    /// lost.
     fn flush(&mut self) -> Result<()> {
         Ok(())
     }
@@ -115,16 +117,17 @@ pub struct WriterOptions<'a> {
 pub enum WriteMode {
     /// Adds to the existing dialogues. The location must exist.
     Append,
-    /// Adds to the existing dialogues. Creates a missing location, with vectors of this recipe if there is one.
+    /// Adds to the existing dialogues. Creates the location if it does not exist, with vectors of the recipe if there
+    /// is one.
     CreateOrAppend(Option<Recipe>),
-    /// Replaces all dialogues when the writer is closed. The new dialogues get vectors of this recipe if there is one.
+    /// Replaces all dialogues when the writer is closed. The new dialogues get vectors of the recipe if there is one.
     Replace(Option<Recipe>),
 }
 
 /// Selection of the dialogues to delete.
 #[derive(Debug, Clone)]
 pub enum Selection {
-    /// Dialogues with these ids, if they match the filter.
+    /// Dialogues with these ids that match the filter, if there is one.
     Ids(Vec<DialogueId>, Option<Filter>),
     /// Dialogues that match a filter.
     Matching(Filter),

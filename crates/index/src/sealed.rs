@@ -40,7 +40,8 @@ pub(super) fn read<T: DeserializeOwned>(
     }
 }
 
-/// Parses the text of a sealed file. Its content must have the version `format`. `path` is used in errors only.
+/// Parses the text of a sealed file, and checks its checksum and its format version. `path` is used in errors only.
+/// `damaged` creates the error for a damaged file.
 pub fn unsealed<T: DeserializeOwned>(
     text: &[u8],
     path: &Path,

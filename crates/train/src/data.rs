@@ -12,9 +12,10 @@ use turnwise_encoder::{Sequence, folder::Tokenizer};
 /// Tokens of one turn, without special tokens.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TurnTokens {
-    /// Number of the speaker in the dialogue, from 0, in the order of the speakers' first turns.
+    /// Index of the speaker in the dialogue, counted from 0 in the order of the speakers' first turns.
     pub speaker: u32,
-    /// Role of the speaker: 0 for the user, 1 for the agent. For any other role or no role, the speaker number.
+    /// Role of the speaker: 0 for the user, 1 for the agent. For any other role, or without a role, the value of
+    /// `speaker`.
     pub role: u32,
     /// Token ids.
     pub ids: Vec<u32>,
@@ -30,9 +31,9 @@ pub struct TrainingSet {
     dialogues: DiskVec<Vec<TurnTokens>>,
     /// Number of turns of each dialogue.
     turns: Vec<u32>,
-    /// Index of each dialogue in the input, which includes the skipped dialogues.
+    /// Index of each dialogue in the input. The input includes the skipped dialogues.
     given: Vec<u32>,
-    /// For each corpus, the index in the input after its last dialogue.
+    /// For each corpus, the index of its last dialogue in the input, plus 1.
     ends: Vec<usize>,
     /// Tokens at the start of every sequence: `[CLS]`, and the default prompt of the encoder if it has one.
     pub before: Vec<u32>,
@@ -52,7 +53,7 @@ pub struct TrainingSet {
 
 impl TrainingSet {
     /// Tokenizes dialogues. Drops turns without tokens, then merges consecutive turns of one speaker if `merge_turns`
-    /// is true. Skips dialogues with fewer than `min_turns` remaining turns, and always those without turns.
+    /// is true. Skips dialogues with fewer than `min_turns` remaining turns. Always skips dialogues without turns.
     ///
     /// The tokens are stored in a temporary file in `folder`, or in memory if `folder` is `None`.
     pub fn new(
@@ -90,7 +91,8 @@ impl TrainingSet {
         Ok(set)
     }
 
-    /// Divides the dialogues into corpora. `ends` has, for each corpus, the index in the input after its last dialogue.
+    /// Divides the dialogues into corpora. `ends` has, for each corpus, the index of its last dialogue in the input,
+    /// plus 1.
     pub fn with_corpora(self, ends: &[usize]) -> Self {
         TrainingSet { ends: ends.to_vec(), ..self }
     }
@@ -159,7 +161,7 @@ impl TrainingSet {
         self.turns.iter().map(|turns| *turns as usize).sum()
     }
 
-    /// Returns the index of a dialogue in the input, which includes the skipped dialogues.
+    /// Returns the index of a dialogue in the input. The input includes the skipped dialogues.
     pub fn given(&self, number: u32) -> usize {
         self.given[number as usize] as usize
     }
@@ -183,7 +185,7 @@ impl TrainingSet {
         Ok(Sequence::new(self.before.iter().chain(tokens).take(max_tokens).copied().collect()))
     }
 
-    /// Returns the last tokens of consecutive turns with their separators, at most `count` tokens.
+    /// Concatenates the tokens of consecutive turns and their separators, and returns at most the last `count` of them.
     pub fn last_tokens(&self, turns: &[TurnTokens], count: usize) -> Vec<u32> {
         let mut ids: Vec<u32> =
             turns.iter().flat_map(|turn| turn.ids.iter().chain(&self.after)).copied().collect();
@@ -191,8 +193,8 @@ impl TrainingSet {
         ids
     }
 
-    /// Returns the input sequence of an utterance, truncated to `max_tokens` tokens. At least one token of the
-    /// utterance stays.
+    /// Returns the input sequence of an utterance, truncated to `max_tokens` tokens. Keeps at least one token of the
+    /// utterance.
     pub fn utterance(&self, ids: &[u32], max_tokens: usize) -> Sequence {
         let room = max_tokens.saturating_sub(self.before.len() + self.after.len()).max(1);
         let ids = &ids[..ids.len().min(room)];

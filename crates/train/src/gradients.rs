@@ -6,7 +6,7 @@ use rayon::prelude::*;
 use crate::{device, model::Parameter, ops::values_of};
 use turnwise_core::error::{Error, Result};
 
-/// One optional gradient per parameter, in the order of the parameters.
+/// Gradients in the order of the parameters; `None` for a parameter without a gradient.
 #[derive(Debug, Clone)]
 pub struct Gradients(Vec<Option<Tensor>>);
 
@@ -27,7 +27,7 @@ impl Gradients {
         Ok(Gradients(self.0.into_iter().map(copy).collect::<candle_core::Result<_>>()?))
     }
 
-    /// Adds gradients, for example of another micro-batch. `more` may contain gradients of only the first parameters.
+    /// Adds gradients, for example of another micro-batch. `more` may have gradients for only the first parameters.
     pub fn add(&mut self, more: Gradients) -> Result<()> {
         for (sum, more) in self.0.iter_mut().zip(more.0) {
             *sum = match (sum.take(), more) {
@@ -43,7 +43,7 @@ impl Gradients {
         self.0.iter().map(Option::as_ref)
     }
 
-    /// L2 norm of all gradients, concatenated into one vector.
+    /// Returns the L2 norm of all gradients, taken as one vector.
     pub fn norm(&self) -> Result<f64> {
         let mut sum = 0.0;
         for gradient in self.each().flatten() {

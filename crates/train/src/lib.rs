@@ -1,7 +1,7 @@
 //! Training of encoders on unlabeled dialogues.
 //!
 //! A [`recipe`] contains the settings of a run, [`objectives`] the losses, and [`trainer`] the training loop. The
-//! function [`run()`] does a whole run: it reads the dialogues, trains, evaluates, and saves the model. A
+//! function [`run()`] performs a whole run: it reads the dialogues, trains, evaluates, and saves the model. A
 //! [`RunObserver`] receives its progress and messages.
 //!
 //! ```no_run

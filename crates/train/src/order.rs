@@ -29,8 +29,8 @@ impl Order {
 
     /// Makes every batch of `batch` examples come from one corpus.
     ///
-    /// Each epoch drops the last incomplete batch of each corpus; the shuffle decides which examples these are. If
-    /// no corpus has enough examples for a batch, batches mix the corpora.
+    /// If the last batch of a corpus is incomplete, the epoch drops it. The shuffle decides which examples this batch
+    /// has. If no corpus has enough examples for a batch, batches mix the corpora.
     pub fn by_corpus(self, batch: usize, corpus: impl Fn(TurnLocation) -> u32) -> Self {
         let corpora = self.examples.iter().map(|location| corpus(*location)).collect();
         let mut order = Order { by_corpus: Some((batch, corpora)), ..self };
@@ -52,7 +52,7 @@ impl Order {
     fn shuffle(&mut self, epoch: u64) {
         self.epoch = epoch;
         self.shuffled = (0..self.examples.len() as u32).collect();
-        // The examples use their indices as streams, so no example uses this stream.
+        // Each example uses its index as its random stream, so no example uses this stream.
         let mut random = Random::new(hash64(self.seed, epoch), u64::MAX);
         random.shuffle(&mut self.shuffled);
         if let Some((batch, corpora)) = &self.by_corpus {
@@ -105,7 +105,7 @@ mod tests {
         let examples: Vec<TurnLocation> = (0..103).map(|n| TurnLocation { dialogue: n, turn: 0 }).collect();
         let corpus = |location: TurnLocation| u32::from(location.dialogue >= 30);
         let mut order = Order::new(examples.clone(), 3).by_corpus(8, corpus);
-        // 3 batches of the first corpus and 9 of the second; 6 examples and 1 example remain.
+        // The first corpus has 3 batches and 6 remaining examples; the second has 9 batches and 1 remaining example.
         assert_eq!(order.shuffled.len(), 96);
         let mut left_over = Vec::new();
         for epoch in 0..3 {

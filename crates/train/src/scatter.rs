@@ -3,29 +3,29 @@
 use super::ops::{Matrix, product};
 use turnwise_encoder::statics::linalg;
 
-/// Returns `XᵀY` for two matrices with one vector of `dim` elements per row.
+/// Returns `leftᵀ·right` for two matrices with one vector of `dim` elements per row.
 pub(super) fn cross_product(left: &[f32], right: &[f32], dim: usize) -> Vec<f64> {
     let mut out = vec![0.0; dim * dim];
     product(Matrix::new(left, dim).transposed(), Matrix::new(right, dim), &mut out, false);
     out.into_iter().map(f64::from).collect()
 }
 
-/// Returns the Gram matrix `XᵀX` of a matrix with one vector per row.
+/// Returns the Gram matrix `XᵀX` of a matrix `X` with one vector per row.
 pub(super) fn gram(rows: &[f32], dim: usize) -> Vec<f64> {
     cross_product(rows, rows, dim)
 }
 
-/// Returns `A^-½` for a symmetric positive definite matrix.
+/// Returns `A^-½` for a symmetric positive definite matrix `A`.
 pub(super) fn inverse_root(matrix: Vec<f64>, dim: usize) -> Vec<f64> {
     map_eigenvalues(matrix, dim, |value| 1.0 / value.max(1e-9).sqrt())
 }
 
-/// Returns `A^½` for a symmetric positive semidefinite matrix.
+/// Returns `A^½` for a symmetric positive semidefinite matrix `A`.
 pub(super) fn root(matrix: Vec<f64>, dim: usize) -> Vec<f64> {
     map_eigenvalues(matrix, dim, |value| value.max(0.0).sqrt())
 }
 
-/// Returns a symmetric matrix with a function applied to its eigenvalues.
+/// Applies a function to the eigenvalues of a symmetric matrix, and returns the resulting matrix.
 fn map_eigenvalues(matrix: Vec<f64>, dim: usize, f: impl Fn(f64) -> f64) -> Vec<f64> {
     let eigen = linalg::symmetric_eigen(matrix, dim);
     let values: Vec<f64> = eigen.values.iter().map(|value| f(*value)).collect();
@@ -38,7 +38,7 @@ fn map_eigenvalues(matrix: Vec<f64>, dim: usize, f: impl Fn(f64) -> f64) -> Vec<
     out
 }
 
-/// Returns the product `A·B`.
+/// Returns the product `a·b` of two square matrices.
 pub(super) fn times(a: &[f64], b: &[f64], dim: usize) -> Vec<f64> {
     let mut out = vec![0.0; dim * dim];
     for (row, out) in a.chunks_exact(dim).zip(out.chunks_exact_mut(dim)) {
@@ -49,7 +49,7 @@ pub(super) fn times(a: &[f64], b: &[f64], dim: usize) -> Vec<f64> {
     out
 }
 
-/// Returns the transpose `Aᵀ`.
+/// Returns the transpose of a square matrix.
 pub(super) fn transposed(a: &[f64], dim: usize) -> Vec<f64> {
     (0..dim * dim).map(|at| a[at % dim * dim + at / dim]).collect()
 }

@@ -7,10 +7,11 @@ use std::{cmp::Reverse, collections::BinaryHeap, mem, path::Path};
 use super::spool::{Records, Spool};
 use turnwise_core::error::{Error, Result};
 
-/// Memory for the texts of a block, in bytes. When it is used up, the block is sorted and written to the file.
+/// Maximum memory for the texts of a block, in bytes. When the limit is reached, the block is sorted and written to the
+/// file.
 const BLOCK: usize = 64 << 20;
 
-/// Set of texts on disk, for more texts than fit into memory.
+/// Set of texts on disk. The set can be larger than the memory.
 pub struct Unique {
     spool: Spool,
     /// Start and end of each sorted block in the file, in bytes.

@@ -1,4 +1,4 @@
-//! Builds, rebuilds and measures graphs. The old graphs stay searchable during a build.
+//! Builds, rebuilds and measures the vector graphs of an index. The old graphs stay searchable during a build.
 
 use std::{fs, path::Path};
 
@@ -31,8 +31,8 @@ pub struct Built {
     pub manifest: Manifest,
 }
 
-/// Builds the graphs of an index, unless the graphs in use are up to date. Returns `None` if the index has no vectors. If
-/// the build fails or is canceled, the graphs in use stay unchanged.
+/// Builds the graphs of an index, unless the graphs in use are up to date. Returns `None` if the index has no vectors.
+/// If the build fails or is canceled, the graphs in use stay unchanged.
 pub fn build(
     root: &Path,
     snapshot: &Snapshot,
@@ -44,7 +44,7 @@ pub fn build(
     let Some(vectors) = VectorReader::open(root)? else { return Ok(None) };
     match current(root, snapshot, &vectors, options) {
         Some(Generation { folder, manifest, .. }) => {
-            // A crash right after a switch may have left old graphs.
+            // Remove old graphs that a crash right after a switch may have left.
             generation::remove_others(root, &folder);
             Ok(Some(Built { new: false, manifest }))
         }
@@ -92,8 +92,8 @@ fn make(
     Ok(Built { new: true, manifest })
 }
 
-/// Returns the graphs in use if they are undamaged, and were built with these options from this snapshot and these
-/// vectors.
+/// Returns the graphs in use if they are undamaged and were built with these options from this snapshot and these
+/// vectors; otherwise `None`.
 fn current(
     root: &Path,
     snapshot: &Snapshot,
@@ -129,7 +129,7 @@ fn fill(
     let keys = keys(snapshot, watch)?;
     let dialogues: Vec<(IdKey, Seq)> = keys.iter().map(|d| (d.id.key(), d.seq)).collect();
     Dialogues::write(path, &dialogues)?;
-    // Later turns have greater ids and come first.
+    // Ids are in descending order, so the last turn of a dialogue comes first.
     let utterances = || {
         let turns = |(dialogue, keys): (usize, &'_ VectorKeys)| {
             let turns = keys.turns.iter().rev();
@@ -189,8 +189,8 @@ fn keys(snapshot: &Snapshot, watch: &dyn Progress) -> Result<Vec<VectorKeys>> {
     Ok(all)
 }
 
-/// Collects the vectors of the keys, and counts the keys. The position of a key in `keys` becomes the row of its vector
-/// in the graph.
+/// Returns the vectors of the keys as points of a graph, and counts of the keys. The position of a key in `keys`
+/// becomes the row of its vector in the graph.
 fn gather<'a>(
     vectors: &'a VectorReader,
     kind: Kind,
@@ -209,8 +209,8 @@ fn gather<'a>(
     Ok((points, part))
 }
 
-/// Builds the graphs again if they are damaged, or belong to other vectors or another log. Returns true if they were
-/// built. Removes unfinished builds, and all graphs of an index without vectors.
+/// Rebuilds the graphs if they are damaged, or were built from a different vector set or log. Returns true if it
+/// rebuilt them. Also removes unfinished builds, and all graphs of an index without vectors.
 pub fn compact(root: &Path, snapshot: &Snapshot, command: &str, watch: &dyn Progress) -> Result<bool> {
     if !folder(root).is_dir() {
         return Ok(false);
@@ -250,7 +250,8 @@ pub enum Step {
     Measuring(Kind),
 }
 
-/// Receives progress reports of a build and can cancel it. A closure of type `Fn() -> bool` is used as `stop`.
+/// Receives progress reports of a build and can cancel it. A closure of type `Fn() -> bool` implements this trait and
+/// is called as `stop`.
 pub trait Progress: Sync {
     /// Returns true to cancel the build. Called regularly, possibly from several threads.
     fn stop(&self) -> bool;
@@ -265,7 +266,7 @@ impl<F: Fn() -> bool + Sync> Progress for F {
     }
 }
 
-/// Forwards the progress of building the graph of one kind.
+/// Progress of one kind's graph. Forwards each report to the progress of the whole build.
 struct KindProgress<'a>(Kind, &'a dyn Progress);
 
 impl turnwise_nearest::Progress for KindProgress<'_> {
@@ -282,8 +283,8 @@ impl turnwise_nearest::Progress for KindProgress<'_> {
     }
 }
 
-/// Returns true if the graphs should be built: no usable graphs exist, or the dialogues newer than the graphs exceed
-/// a tenth of the dialogues in the graphs. Returns false if the index has no vectors.
+/// Returns true if the graphs should be built: no usable graphs exist, or the number of dialogues newer than the graphs
+/// is more than a tenth of the number in the graphs. Returns false if the index has no vectors.
 pub fn is_worth_building(root: &Path, snapshot: &Snapshot) -> Result<bool> {
     let Some(reader) = DenseReader::open(root, snapshot)? else { return Ok(false) };
     Ok(reader.manifest().is_none_or(|built| reader.tail() as u64 * 10 > built.dialogues_there))
@@ -303,13 +304,13 @@ pub struct GraphRecall {
     pub nodes: u64,
     /// Recall from the manifest, measured after the build; from 0 to 1.
     pub when_built: f64,
-    /// Recall measured by [`recall`], from 0 to 1; `None` if it was not requested.
+    /// Recall measured by [`recall`], from 0 to 1; `None` if no new measurement was requested.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub now: Option<f64>,
 }
 
-/// Returns the stored recall of each graph in use. With `again`, also measures each recall. The list is empty if the
-/// index has no graphs.
+/// Returns the stored recall of each graph in use. With `again`, also measures the recall of each graph now. The list
+/// is empty if the index has no graphs.
 pub fn recall(root: &Path, again: bool, watch: &dyn Progress) -> Result<Vec<GraphRecall>> {
     let Some(generation) = Generation::open(root)? else { return Ok(Vec::new()) };
     let measured = |kind: Kind| {

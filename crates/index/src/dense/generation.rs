@@ -52,15 +52,15 @@ pub struct Manifest {
     pub checksums: Vec<(String, u32)>,
 }
 
-/// Statistics of a graph, as of its build.
+/// Statistics of a graph, recorded when it was built.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct GraphStats {
-    /// Number of utterances or dialogues in the index.
+    /// Number of utterances or dialogues in the index, with or without a vector.
     pub there: u64,
     /// Number of utterances or dialogues without a vector.
     pub without: u64,
-    /// Number of utterances or dialogues with a zero vector, because the encoder knows none of their tokens. They are
-    /// not in the graph.
+    /// Number of utterances or dialogues with a zero vector, which are not in the graph. A vector is zero if the
+    /// encoder knows none of the tokens.
     pub unknown: u64,
     /// Number of vectors of this kind in the vector set, including those of deleted texts.
     pub vectors: u64,
@@ -73,7 +73,8 @@ pub struct GraphStats {
     /// Distribution of the cosines of random pairs of vectors.
     #[serde(default)]
     pub background: SimilarityDistribution,
-    /// Distribution of the cosines of random pairs of an utterance and a dialogue; empty in the graph of utterances.
+    /// Distribution of the cosines of random pairs, each of an utterance and a dialogue. Empty in the statistics of the
+    /// utterance graph.
     #[serde(default, skip_serializing_if = "SimilarityDistribution::is_empty")]
     pub of_utterances: SimilarityDistribution,
 }
@@ -98,7 +99,7 @@ struct Current {
 pub(super) struct Generation {
     pub(super) folder: PathBuf,
     pub(super) manifest: Manifest,
-    /// Graphs of utterances and of dialogues.
+    /// The graph of utterances, followed by the graph of dialogues.
     pub(super) graphs: [GraphFile; 2],
     pub(super) dialogues: Dialogues,
     pub(super) utterances: Utterances,
@@ -165,7 +166,8 @@ pub(super) fn graph_path(folder: &Path, kind: Kind) -> PathBuf {
     folder.join(format!("{}.graph", kind.name()))
 }
 
-/// Writes the manifest of new graphs, with the checksums of the tables. The manifest must be written last.
+/// Adds the checksums of the table files to a manifest, writes it to `folder`, and returns it. All other files in the
+/// folder must already be complete.
 pub(super) fn seal(folder: &Path, mut manifest: Manifest) -> Result<Manifest> {
     manifest.checksums.clear();
     for name in [DIALOGUES, KEYS, UTTERANCES] {
@@ -181,7 +183,8 @@ pub(super) fn switch(root: &Path, generation: &str) -> Result<()> {
     sealed::write(&folder(root).join(CURRENT), &current)
 }
 
-/// Removes all folders of graphs except `keep`, complete or not. A process can continue to use removed graphs.
+/// Removes all graph folders except `keep`, complete or not. A process that has opened removed graphs can continue to
+/// use them.
 pub(super) fn remove_others(root: &Path, keep: &Path) {
     for (_, other) in all(root).into_iter().filter(|(_, folder)| folder != keep) {
         let _ = fs::remove_dir_all(other);
@@ -203,7 +206,7 @@ const UTTERANCES: &str = "utterances.places";
 struct Table<const N: usize>(Mmap);
 
 impl<const N: usize> Table<N> {
-    /// Maps a table, and checks that it has this number of entries.
+    /// Maps a table file into memory, and checks that it has `entries` entries.
     fn open(path: &Path, entries: u64) -> Result<Self> {
         let file = File::open(path).at("open", path)?;
         // SAFETY: files of a generation never change.
@@ -259,7 +262,7 @@ impl Dialogues {
     }
 }
 
-/// The utterances in one version of the graphs. Each entry has the index of the dialogue and the turn.
+/// The utterances in one version of the graphs. An entry has the index of the utterance's dialogue, and the turn.
 pub(super) struct Utterances(Table<8>);
 
 impl Utterances {

@@ -6,7 +6,7 @@
 //!   graphs/
 //!     current.json            names the generation in use; replaced as a whole
 //!     <n>/                    a generation: one build of the graphs; its files never change
-//!       manifest.json         the vectors and the log position it was built from; checksummed
+//!       manifest.json         vector set and log position of the build; checksummed
 //!       dialogues.places      24 bytes per dialogue: key and sequence number; ids descending
 //!       dialogues.keys        4 bytes per dialogue: the same dialogues in key order
 //!       utterances.places     8 bytes per utterance: index of its dialogue, and its turn
@@ -91,8 +91,8 @@ const PAIRS: usize = 50_000;
 #[serde(transparent)]
 pub struct SimilarityDistribution(Vec<f32>);
 
-/// Returns the percentages of the stored percentiles, 0 to 100. The steps are finer at the top, the range of search
-/// hits.
+/// Returns the percentages, from 0 to 100, at which percentiles are stored. Steps are smaller near 100, because the
+/// scores of search hits are in that range.
 fn grid() -> impl Iterator<Item = f64> {
     let whole = (0..100).map(f64::from);
     let tenths = (1..10).map(|n| 99.0 + f64::from(n) / 10.0);
@@ -101,8 +101,8 @@ fn grid() -> impl Iterator<Item = f64> {
 }
 
 impl SimilarityDistribution {
-    /// Samples random pairs of a vector of kind `one` and a vector of kind `other`. The sample is deterministic. The
-    /// distribution is empty if a kind has fewer than two vectors.
+    /// Computes the distribution from random pairs, each of a vector of kind `one` and a vector of kind `other`. The
+    /// sample is deterministic. The distribution is empty if a kind has fewer than two vectors.
     pub fn sample(vectors: &VectorReader, one: Kind, other: Kind) -> Result<Self> {
         let (rows, others) = (vectors.rows(one), vectors.rows(other));
         if rows.min(others) < 2 {
@@ -136,7 +136,7 @@ impl SimilarityDistribution {
         self.0.is_empty()
     }
 
-    /// Percentage of random pairs with a lower cosine, from 0 to 100; `None` if the distribution is empty.
+    /// Percentage of random pairs with a cosine below `score`, from 0 to 100; `None` if the distribution is empty.
     pub fn percentile(&self, score: f32) -> Option<f64> {
         let values = &self.0;
         let (first, last) = (values.first()?, values.last()?);

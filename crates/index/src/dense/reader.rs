@@ -53,13 +53,14 @@ pub struct NodeFilter {
 
 struct Ranked<'a> {
     hit: Candidate,
-    /// Row in the graph; `None` for a hit in a dialogue that is newer than the graph. A greater row has a smaller id.
+    /// Row in the graph; `None` for a hit in a dialogue that is newer than the graph. Rows are in descending order of
+    /// ids.
     row: Option<u32>,
-    /// Dialogue id. For hits in the graph, the id is read only to sort ties.
+    /// Dialogue id. For a hit in the graph, it is `None` until it is needed to sort a tie.
     id: Option<Cow<'a, DialogueId>>,
 }
 
-/// The vectors and graphs of an index, opened for searching as of one snapshot.
+/// The vectors and graphs of an index, opened for searching the state of one snapshot.
 pub struct DenseReader {
     pub(super) vectors: VectorReader,
     pub(super) generation: Option<Generation>,
@@ -71,13 +72,13 @@ pub struct DenseReader {
     pub(super) tail: Vec<VectorKeys>,
     /// For each kind, the number of items without a vector in the dialogues of `tail`.
     without: [u64; 2],
-    /// Similarity distributions: of utterances, of dialogues, and of utterances with dialogues.
+    /// Similarity distributions: between utterances, between dialogues, and between utterances and dialogues.
     backgrounds: [OnceLock<SimilarityDistribution>; 3],
 }
 
 impl DenseReader {
-    /// Opens vectors and graphs; `None` if the index has no vectors. Damaged files are an error. Graphs of other vectors
-    /// or of another log, and graphs newer than the snapshot, are not used.
+    /// Opens vectors and graphs; `None` if the index has no vectors. Damaged files are an error. Ignores graphs that
+    /// were built from a different vector set or log, or that are newer than the snapshot.
     pub fn open(root: &Path, snapshot: &Snapshot) -> Result<Option<Self>> {
         let Some(vectors) = VectorReader::open(root)? else { return Ok(None) };
         let set = set_of(&vectors);
@@ -159,9 +160,9 @@ impl DenseReader {
         self.manifest().map_or(0, |m| m.part(kind).without) + self.without[kind as usize]
     }
 
-    /// Returns the distribution of the cosines of random pairs: an item of kind `from` as query and one of kind `to` as
-    /// hit. Reads it from the manifest of the graphs, or samples it. Dialogues as queries for utterances are not
-    /// supported.
+    /// Returns the distribution of the cosines of random pairs. Each pair has a query of kind `from` and a hit of kind
+    /// `to`. The distribution is read from the manifest of the graphs; if it is not there, random pairs are sampled.
+    /// Queries by dialogue for utterances are not supported.
     pub fn background(&self, from: Kind, to: Kind) -> Result<&SimilarityDistribution> {
         let cached = &self.backgrounds[if from == to { to as usize } else { 2 }];
         if let Some(cached) = cached.get() {
@@ -187,7 +188,8 @@ impl DenseReader {
         NodeFilter { nodes, admitted }
     }
 
-    /// Returns the `k` nearest neighbors of a query: cosines descending, then ids descending. A zero query has no hits.
+    /// Returns the nearest neighbors of a query vector, at most `settings.k`: cosines descending, then ids descending.
+    /// A zero vector has no neighbors.
     pub fn search(
         &self,
         snapshot: &Snapshot,
@@ -239,7 +241,8 @@ impl DenseReader {
         Ok(found)
     }
 
-    /// Returns the utterance or dialogue of a graph row, if it still exists and the filter accepts it.
+    /// Returns the utterance or dialogue of a graph row; `None` if it was deleted or replaced, or if the filter rejects
+    /// it.
     fn wanted(
         &self,
         generation: &Generation,
@@ -252,7 +255,8 @@ impl DenseReader {
         admitted.is_none_or(|admitted| admitted.holds(seq, turn)).then_some((key, seq, turn))
     }
 
-    /// Adds hits in dialogues newer than the graphs to `found`. May remove hits that cannot be among the best `k`.
+    /// Adds hits in dialogues newer than the graphs to `found`. May remove hits from `found` that cannot be among the
+    /// best `k`.
     fn in_tail<'a>(
         &'a self,
         kind: Kind,
@@ -276,7 +280,7 @@ impl DenseReader {
             }
             if found.len() > limit {
                 found.sort_by(|a, b| b.hit.score.total_cmp(&a.hit.score));
-                // Hits that tie with the last one must stay.
+                // Keep hits that tie with the `k`th hit.
                 let least = found[settings.k.saturating_sub(1)].hit.score;
                 found.retain(|ranked| ranked.hit.score >= least);
                 limit = limit.max(2 * found.len());
@@ -286,14 +290,15 @@ impl DenseReader {
     }
 }
 
-/// Sorts ties among the first `k` hits by descending id. `found` must be sorted by score, then by row.
+/// Sorts hits with equal scores by descending id, as far as they affect the first `k` hits. `found` must be sorted by
+/// score, then by row.
 fn sort_ties(snapshot: &Snapshot, k: usize, found: &mut [Ranked<'_>]) -> Result<()> {
     let mut from = 0;
     while from < k.min(found.len()) {
         let score = found[from].hit.score;
         let length = found[from..].iter().take_while(|ranked| ranked.hit.score == score).count();
         let ties = &mut found[from..from + length];
-        // Rows of the graph alone are already in order.
+        // Ties between graph rows only are already in order.
         if length > 1 && ties.iter().any(|ranked| ranked.row.is_none()) {
             for ranked in ties.iter_mut().filter(|ranked| ranked.id.is_none()) {
                 ranked.id =
@@ -307,7 +312,7 @@ fn sort_ties(snapshot: &Snapshot, k: usize, found: &mut [Ranked<'_>]) -> Result<
 }
 
 impl Generation {
-    /// Returns the index of a row's dialogue in the graph files, and the turn of the row.
+    /// Returns the dialogue that a graph row belongs to, as an index into the dialogue table, and the turn of the row.
     pub(super) fn dialogue(&self, kind: Kind, row: u32) -> Option<(u32, Option<TurnNo>)> {
         match kind {
             Kind::Utterances => self.utterances.get(row).map(|(index, turn)| (index, Some(turn))),

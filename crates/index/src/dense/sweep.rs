@@ -14,7 +14,7 @@ use turnwise_core::{
 use turnwise_corpus::{Dialogue, filter::Filter};
 use turnwise_store::Snapshot;
 
-/// Number of neighbors in the first request. Each further request asks for four times as many.
+/// Number of neighbors that the first graph search requests. Each further search requests four times as many.
 const FIRST_K: usize = 16;
 
 /// The distinct vectors of a kind, numbered from 0: first the vectors in the graph, then those of dialogues that are
@@ -28,7 +28,7 @@ pub struct DistinctVectors<'a> {
     nodes: Vec<u32>,
     /// For each graph node, the number of its vector, or [`NO_POINT`] if all its items are deleted or filtered out.
     points: Vec<u32>,
-    /// Nodes that a search may return; `None` for all.
+    /// Graph nodes that a search may return; `None` if it may return all.
     allowed: Option<NodeSet>,
     recent: Vec<RecentVector>,
 }
@@ -44,16 +44,16 @@ struct RecentVector {
 pub enum Owner {
     /// An owner that was in the index when the graphs were built.
     Built {
-        /// Index among all utterances, or all dialogues, of the build, sorted by descending id.
+        /// Index of the owner among all utterances, or all dialogues, of the build, in descending order of ids.
         row: u32,
-        /// Index of the dialogue among all dialogues of the build, sorted by descending id.
+        /// Index of the owner's dialogue among all dialogues of the build, in descending order of ids.
         place: u32,
         /// The turn; `None` for a whole dialogue.
         turn: Option<TurnNo>,
     },
     /// An owner in a dialogue that is newer than the graphs.
     Recent {
-        /// Index of the dialogue among those that are newer than the graphs.
+        /// Index of the owner's dialogue among the dialogues that are newer than the graphs.
         place: u32,
         /// The turn; `None` for a whole dialogue.
         turn: Option<TurnNo>,
@@ -138,7 +138,7 @@ impl<'a> DistinctVectors<'a> {
         Ok(())
     }
 
-    /// Returns the owner of a graph row, if it still exists and the filter accepts it.
+    /// Returns the owner of a graph row; `None` if the owner was deleted or replaced, or if the filter rejects it.
     fn owner(&self, generation: &Generation, row: u32) -> Option<Owner> {
         let (place, turn) = generation.dialogue(self.kind, row)?;
         let (_, seq) = generation.dialogues.get(place)?;
@@ -155,7 +155,7 @@ impl<'a> DistinctVectors<'a> {
         self.nodes.len() + self.recent.len()
     }
 
-    /// Returns true if there are no vectors, apart from zero vectors.
+    /// Returns true if there are no vectors. Zero vectors do not count.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -170,7 +170,7 @@ impl<'a> DistinctVectors<'a> {
         self.reader.vectors.dim()
     }
 
-    /// Returns the utterances or dialogues that have vector number `point`; at least one. Owners of kind
+    /// Returns the utterances or dialogues that have vector number `point`. There is at least one. Owners of kind
     /// [`Owner::Built`] are sorted by descending id.
     pub fn owners(&self, point: usize) -> Vec<Owner> {
         match (self.nodes.get(point), &self.reader.generation) {

@@ -157,7 +157,7 @@ proptest! {
                     prop_assert_eq!(built.manifest.dialogues_there, all.len() as u64);
                 }
                 Step::Compact => {
-                    // Texts without a vector at build time are not in the graphs.
+                    // Encode first: a text without a vector would not get into the rebuilt graphs.
                     encode(&root, &encoder);
                     compact_all(&root);
                 }
@@ -254,7 +254,7 @@ fn graphs_are_rebuilt_by_the_same_builder_after_a_compaction() {
     write(root, |store| assert!(store.delete(&DialogueId::new("d07").unwrap()).unwrap()));
     store::compact::compact(root, 1 << 20, "test", &|| false, &mut |_| {}).unwrap();
     let query = HashEncoder::default().vector("question 7");
-    // Until the rebuild, everything is searched exactly.
+    // Until the graphs are rebuilt, the search compares the query with all vectors.
     let found = search(root, Kind::Utterances, &query, 3, false);
     vectors::compact(root, "test", &|| false, &mut |_| {}).unwrap();
     assert_eq!(search(root, Kind::Utterances, &query, 3, false), found);
@@ -265,7 +265,7 @@ fn graphs_are_rebuilt_by_the_same_builder_after_a_compaction() {
     let manifest = in_use(root).unwrap().unwrap();
     assert_eq!((manifest.builder.as_str(), manifest.dialogues_there), ("hnsw_rs", 59));
     assert_eq!(search(root, Kind::Utterances, &query, 3, false), found);
-    // A reader that opened the old graphs still finds the same.
+    // A reader that opened the old graphs still finds the same dialogue.
     let look = SearchSettings { k: 1, ..SearchSettings::default() };
     let then = old.search(&snapshot, Kind::Utterances, &query, &look).unwrap();
     assert_eq!(then[0].dialogue, DialogueId::new("d07").unwrap().key());

@@ -1,4 +1,4 @@
-//! Index folder as a location. Changes by any process are detected from its files.
+//! Location of an index in a local folder. Detects changes by any process from the size and time of the files.
 
 use std::{
     fs,
@@ -30,8 +30,8 @@ impl Folder {
     }
 }
 
-/// Adds path, size and modification time of the index's files to `found`, down to two levels of subfolders. `depth` is
-/// the level of `folder`, from 0.
+/// Adds the path, size and modification time of each index file in `folder` to `found`. `depth` is the level of
+/// `folder` below the index folder; subfolders are searched down to level 2.
 fn collect(folder: &Path, depth: usize, found: &mut Vec<(PathBuf, u64, Option<SystemTime>)>) {
     let Ok(entries) = fs::read_dir(folder) else { return };
     for entry in entries.filter_map(|entry| entry.ok()) {

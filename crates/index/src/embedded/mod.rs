@@ -27,11 +27,12 @@ const LONG_LEXICAL_TAIL: u64 = 50_000;
 /// If more than this number of dialogues are not in the vector graphs, the user gets a note.
 const LONG_TAIL: usize = 10_000;
 
-/// A local index as of one snapshot.
+/// A local index in the state of one snapshot.
 pub struct Embedded {
     root: PathBuf,
     snapshot: Snapshot,
-    /// The lexical index. The error is reported only when a request needs the index.
+    /// The lexical index, or the error that occurred when it was opened. The error is reported only when a request
+    /// needs the index.
     lexical: Result<Lexical>,
     /// The vectors and graphs; `None` if there are no vectors.
     dense: Option<DenseReader>,
@@ -40,7 +41,7 @@ pub struct Embedded {
 }
 
 impl Embedded {
-    /// Opens the index as of a snapshot.
+    /// Opens the index folder `root` in the state of a snapshot.
     pub fn over(root: &Path, snapshot: Snapshot) -> Result<Self> {
         let dense = DenseReader::open(root, &snapshot)?;
         Ok(Embedded {
@@ -84,8 +85,8 @@ impl Embedded {
         self.dense.as_ref().ok_or_else(|| self.no_vectors_error())
     }
 
-    /// Returns a note for the user if the lexical index does not match the snapshot, or if many utterances are only in
-    /// memory.
+    /// Returns a note for the user if the lexical index does not match the snapshot, or if many utterances are indexed
+    /// in memory only.
     fn lexical_note(&self) -> Option<String> {
         let (Ok(lexical), root) = (&self.lexical, self.root.display()) else { return None };
         if !lexical.is_current(&self.snapshot) {

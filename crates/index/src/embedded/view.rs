@@ -162,10 +162,10 @@ pub struct Filtered {
     filter: String,
     kind: Kind,
     admitted: Arc<Admitted>,
-    /// Filter result for the lexical search; `None` if the lexical index cannot evaluate the filter. Then each hit of
-    /// the search is looked up in `admitted`.
+    /// Filter result for the lexical search; `None` if the lexical index cannot evaluate the filter. In this case, each
+    /// hit of the search is looked up in `admitted`.
     selected: Option<Selected>,
-    /// Filter result for the dense search, computed when it is first needed.
+    /// Filter result for the dense search, computed on first use.
     among: OnceLock<NodeFilter>,
 }
 

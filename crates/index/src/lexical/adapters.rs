@@ -66,8 +66,8 @@ impl Directory for Overlay {
     }
 
     fn acquire_lock(&self, lock: &Lock) -> Result<DirectoryLock, LockError> {
-        // Writes go to memory and need no lock on disk. Opening files needs the lock on disk: it prevents their
-        // removal in the meantime.
+        // Writes go to memory and need no lock on disk. Opening files needs the lock on disk, which prevents the
+        // removal of these files in the meantime.
         let layer: &dyn Directory =
             if lock.filepath == INDEX_WRITER_LOCK.filepath { &self.memory } else { &self.folder };
         layer.acquire_lock(lock)

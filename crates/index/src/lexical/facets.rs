@@ -14,8 +14,8 @@ use turnwise_store::Snapshot;
 pub type Counts = Vec<HashMap<String, u64>>;
 
 impl Lexical {
-    /// Counts the selected dialogues by field values; without a selection, counts all dialogues. Returns `None` if
-    /// the index is not up to date with the snapshot.
+    /// For each field, counts the selected dialogues with each value. Without a selection, counts all dialogues.
+    /// Returns `None` if the index is not up to date with the snapshot.
     pub fn facets(
         &self,
         snapshot: &Snapshot,
@@ -44,8 +44,8 @@ fn add(
     counts: &mut Counts,
 ) -> tantivy::Result<()> {
     let Some(column) = segment.fast_fields().str("facts")? else { return Ok(()) };
-    // Map each fact to the number of its value. A value of the dialogue and the same value of a turn are different
-    // facts with the same number.
+    // Map each fact to a number for its field and value. The same value of a dialogue and of a turn are two facts,
+    // which share one number.
     let mut numbers: HashMap<(usize, String), u32> = HashMap::new();
     let mut values: Vec<Option<u32>> = Vec::with_capacity(column.dictionary().num_terms());
     let mut stream = column.dictionary().stream()?;

@@ -60,18 +60,18 @@ fn folder(root: &Path) -> PathBuf {
     root.join("lexical")
 }
 
-/// Temporary folders for a rebuild: the new index, and the old one during the exchange.
+/// Returns the temporary folders of a rebuild: for the new index, and for the old index while the two are exchanged.
 fn temporary_folders(root: &Path) -> [PathBuf; 2] {
     ["lexical.new", "lexical.old"].map(|name| root.join(name))
 }
 
 impl Lexical {
-    /// Opens the lexical index on disk. Returns an error if there is none, if it is damaged, or if this version of
-    /// turnwise cannot read it.
+    /// Opens the lexical index on disk. Returns an error if the index does not exist, is damaged, or cannot be read by
+    /// this version of turnwise.
     pub fn open(root: &Path) -> Result<Self> {
         let folder = folder(root);
         let Some(name) = Lexical::analyzer_name(root)? else {
-            // Old versions had one index only, with Tantivy's files in this folder.
+            // Old versions of turnwise had a single index, with Tantivy's files directly in this folder.
             let old = folder.join("meta.json").exists();
             return Err(if old { other_version(root) } else { missing(root) });
         };
@@ -80,7 +80,7 @@ impl Lexical {
         Lexical::of_sides(analyzer, open)
     }
 
-    /// Creates the struct from two Tantivy indexes, which `open` opens or creates. `open` receives the folder name.
+    /// Combines the two Tantivy indexes. `open` receives the folder name of an index, and opens or creates the index.
     fn of_sides(analyzer: Analyzer, open: impl Fn(&str) -> Result<Side>) -> Result<Self> {
         let [utterances, dialogues] = Kind::ALL.map(|kind| open(kind.name()));
         Ok(Lexical { analyzer, sides: [utterances?, dialogues?], tail: 0 })
@@ -91,7 +91,7 @@ impl Lexical {
         files::remove_folder(&folder(root))
     }
 
-    /// Returns the name of the analyzer that built the lexical index; `None` if no build was ever finished.
+    /// Returns the name of the analyzer of the lexical index; `None` if no build was ever finished.
     pub fn analyzer_name(root: &Path) -> Result<Option<String>> {
         let folder = folder(root).join(Kind::Utterances.name());
         if !folder.is_dir() {
@@ -100,7 +100,7 @@ impl Lexical {
         Ok(Side::progress_in(&folder)?.map(|progress| progress.analyzer))
     }
 
-    /// Returns the analyzer from the first of the two Tantivy indexes that can be read; `None` if neither can.
+    /// Returns the analyzer from the first of the two Tantivy indexes that can be read; `None` if neither can be read.
     pub fn recover_analyzer(root: &Path) -> Option<Analyzer> {
         Kind::ALL.into_iter().find_map(|kind| {
             let progress = Side::progress_in(&folder(root).join(kind.name())).ok()??;
@@ -123,7 +123,7 @@ impl Lexical {
         self.both(|progress| progress.log == snapshot.log_id())
     }
 
-    /// Returns true if both Tantivy indexes store their progress, and both satisfy a condition on it.
+    /// Returns true if both Tantivy indexes have stored their progress, and the progress of both satisfies `condition`.
     fn both(&self, condition: impl Fn(&Progress) -> bool) -> bool {
         self.sides.iter().all(|side| side.progress().is_some_and(|progress| condition(&progress)))
     }
@@ -138,8 +138,8 @@ impl Lexical {
         Ok(found)
     }
 
-    /// Returns the `k` best matches among the selected documents: scores descending, then ids descending. With
-    /// `None`, all documents are selected. Returns an error if the index is damaged.
+    /// Returns the `k` best matches: scores descending, then ids descending. Searches only the selected documents, or
+    /// all documents if `selected` is `None`. Returns an error if the index is damaged.
     pub fn find(
         &self,
         kind: Kind,
@@ -185,7 +185,7 @@ impl Lexical {
             return Ok(Vec::new());
         }
         let side = self.side(kind);
-        // Plain terms never cause a panic in an intact index. An expression might.
+        // In an intact index, Tantivy never panics on plain terms. It might panic on an expression.
         let what = match query.sum {
             Some(_) => DAMAGED,
             None => "the lexical index is damaged, or Tantivy cannot compute this query",

@@ -21,10 +21,11 @@ use turnwise_core::{
     ids::{DialogueId, TurnNo},
 };
 
-/// Keyword query for the [`Lexical`] that created it. It can search utterances or dialogues.
+/// Keyword query for the [`Lexical`] index that created it. One query can search utterances and dialogues.
 pub struct LexicalQuery {
     pub(super) query: Box<dyn Query>,
-    /// The terms, if the score is the sum of the terms' scores; `None` for an expression.
+    /// The search terms, if the score of a document is the sum of its term scores. Otherwise `None`, as for an
+    /// expression.
     pub(super) sum: Option<Vec<Term>>,
     terms: Vec<String>,
     warnings: Vec<String>,

@@ -21,11 +21,11 @@ use turnwise_core::{
 use turnwise_corpus::{Dialogue, filter::Filter};
 use turnwise_store::{Change, Position, Snapshot};
 
-/// Result of a filter, as documents of the index and as records.
+/// Result of a filter, in two forms: as documents of the index, and as items by sequence number.
 pub struct Selected {
-    /// For each segment of the kind's index, one bit per document.
+    /// For each segment of the Tantivy index, one bit per document: 1 if the filter accepts the document.
     documents: Vec<Vec<u64>>,
-    /// Accepted items by sequence number, including records that are not indexed yet.
+    /// Accepted items by sequence number, including items of records that are not indexed yet.
     pub admitted: Arc<Admitted>,
 }
 
@@ -40,8 +40,9 @@ pub(super) fn holds(bits: &[u64], doc: DocId) -> bool {
 }
 
 impl Lexical {
-    /// Evaluates a filter by the facts (field values) in the index. Returns `None` if the two Tantivy indexes differ
-    /// in position, belong to another log, or are newer than the snapshot. The caller must then test the records.
+    /// Evaluates a filter by the facts (field values) in the index. Returns `None` if the two Tantivy indexes have
+    /// different log positions, belong to a different log, or are newer than the snapshot. The caller must then test
+    /// each record.
     pub fn select(&self, snapshot: &Snapshot, filter: &Filter, kind: Kind) -> Result<Option<Selected>> {
         let [Some(a), Some(b)] = self.sides.each_ref().map(Side::progress) else { return Ok(None) };
         if a != b || a.log != snapshot.log_id() || a.at > snapshot.end() {
@@ -60,7 +61,8 @@ struct Run<'a> {
     reached: Position,
 }
 
-/// A dialogue, and the conditions of the filter that its own facts (not those of its turns) meet.
+/// A dialogue, and the outcome of the filter's conditions on its facts. In a search for utterances, the facts of its
+/// turns are excluded.
 #[derive(Clone, Copy)]
 struct DialogueEntry {
     seq: Seq,
@@ -77,12 +79,12 @@ struct Outcome {
 }
 
 impl Outcome {
-    /// Returns the conditions `tests` as unknown.
+    /// Returns an outcome in which the conditions `tests` are unknown.
     fn unknown(tests: impl Iterator<Item = usize>) -> Self {
         Outcome { fit: 0, unknown: tests.fold(0, |bits, test| bits | 1 << test) }
     }
 
-    /// Returns the conditions that the facts of a document meet. `facts` is the result of [`Run::facts`].
+    /// Returns the combined outcome of all facts of a document. `facts` is the result of [`Run::facts`].
     fn of(columns: &Columns, doc: DocId, facts: &[Outcome]) -> Self {
         let Some(column) = &columns.facts else { return Outcome::default() };
         column
@@ -122,8 +124,8 @@ impl Run<'_> {
         Ok(Selected { documents, admitted: Arc::new(admitted) })
     }
 
-    /// Reads the records that are newer than the index. Indexed dialogues that were replaced or deleted since then
-    /// keep their old sequence number in the result. No live record has that number.
+    /// Reads the records that are newer than the index. Indexed dialogues that were replaced or deleted later stay in
+    /// the filter result with their old sequence number. This is harmless, because no live record has that number.
     fn tail(&self) -> Result<Vec<(Seq, Box<Dialogue>)>> {
         let mut tail = Vec::new();
         let mut changes = self.snapshot.changes(self.reached);
@@ -190,7 +192,7 @@ impl Run<'_> {
         let side = self.lexical.side(Kind::Utterances);
         let state = side.state()?;
         let always = self.needing_records(Kind::Utterances);
-        // The facts of a turn can meet any condition except one on the id.
+        // The facts of a turn can meet any condition except a condition on the id.
         let open = Outcome::unknown((0..self.filter.tests()).filter(|test| !self.filter.tests_id(*test)));
         let mut documents = Vec::new();
         for (segment, columns) in state.searcher.segment_readers().iter().zip(&state.columns) {
@@ -232,7 +234,7 @@ impl Run<'_> {
         Ok(documents)
     }
 
-    /// Returns the conditions that only a record can decide, as unknown.
+    /// Returns an outcome in which the conditions that only a record can decide are unknown.
     fn needing_records(&self, kind: Kind) -> Outcome {
         let whole = kind == Kind::Dialogues;
         Outcome::unknown((0..self.filter.tests()).filter(|test| self.filter.needs_record(*test, whole)))
@@ -260,8 +262,8 @@ impl Run<'_> {
         Ok(outcome)
     }
 
-    /// For each dialogue id of a segment, returns the id conditions of the filter that the id meets. The result is
-    /// indexed by the ordinal of the id. The result is empty if the filter has no id conditions.
+    /// For each dialogue id of a segment, returns the id conditions of the filter that the id meets, one bit per
+    /// condition. The result is indexed by the ordinal of the id. It is empty if the filter has no id conditions.
     fn ids(&self, columns: &Columns) -> tantivy::Result<Vec<u64>> {
         let tests: Vec<usize> = (0..self.filter.tests()).filter(|test| self.filter.tests_id(*test)).collect();
         let Some(names) = columns.dialogues.as_ref().filter(|_| !tests.is_empty()) else {

@@ -111,8 +111,8 @@ impl Side {
         Side { folder: folder.to_owned(), index, fields, in_memory: false, state: OnceLock::new() }
     }
 
-    /// Reads the progress of the Tantivy index in a folder, even if its fields are those of another version. Returns
-    /// `None` before the first commit.
+    /// Reads the progress of the Tantivy index in a folder, even if another version of turnwise created the index with
+    /// other fields. Returns `None` before the first commit.
     pub(super) fn progress_in(folder: &Path) -> Result<Option<Progress>> {
         let index = Index::open_in_dir(folder).map_err(|e| damaged(folder, &e))?;
         let metas = index.load_metas().map_err(|e| damaged(folder, &e))?;

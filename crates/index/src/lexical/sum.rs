@@ -2,7 +2,7 @@
 //!
 //! This is the MaxScore algorithm of Turtle and Flood, with windows of documents as in Lucene. First, the posting lists
 //! of the terms with the highest maximum score are added completely. The other lists are added only for documents that
-//! can still reach the top k. A document that contains only terms of the other lists cannot reach it.
+//! can still reach the top k. A document that contains only terms of the other lists cannot reach the top k.
 //!
 //! Scores are added in double precision. The sum of a few single-precision scores is then the same in any order, so
 //! equal documents get equal sums.
@@ -50,7 +50,7 @@ pub(super) fn best(
 struct Weight<'a> {
     term: &'a Term,
     bm25: Bm25Weight,
-    /// Score of a document with one occurrence, by field norm (the encoded document length).
+    /// Score of a document in which the term occurs once, indexed by field norm (the encoded document length).
     once: [f32; 256],
     /// Maximum score that the term adds to any document.
     most: f64,
@@ -76,7 +76,7 @@ impl<'a> Weight<'a> {
 struct Window {
     start: DocId,
     sums: Box<[f64; WINDOW]>,
-    /// One bit per document that has a sum.
+    /// One bit per document: 1 if the document has a sum.
     summed: [u64; WINDOW / 64],
 }
 
@@ -128,7 +128,8 @@ impl List<'_> {
         }
     }
 
-    /// Adds the term's score to the documents at these ascending positions in the window, if they contain the term.
+    /// Adds the term's score to the sums of the documents at positions `places` of the window, if they contain the
+    /// term. The positions must be in ascending order.
     fn add_to(&mut self, norms: &FieldNormReader, places: &[u16], window: &mut Window) {
         for place in places {
             let doc = window.start + DocId::from(*place);
@@ -176,7 +177,7 @@ impl<'a> Run<'a> {
         let mut passed = 0;
         loop {
             let least = best.least();
-            // A document must contain one of the first lists' terms to reach the top k.
+            // To reach the top k, a document must contain the term of one of the first lists.
             let first = self.rest.iter().position(|rest| (*rest as f32) < least).unwrap_or(self.lists.len());
             let (first, others) = self.lists.split_at_mut(first);
             let Some(start) = first.iter().filter_map(List::next).min() else { return Ok(()) };
@@ -334,7 +335,7 @@ mod tests {
                         );
                     }
                 }
-                // Tantivy adds up in single precision.
+                // Tantivy adds scores in single precision, so compare with a tolerance.
                 let theirs = TopDocs::with_limit(10).order_by_score();
                 let theirs = state.searcher.search(query.query.as_ref(), &theirs).unwrap();
                 let mut ours: Vec<f32> = best(state, terms, 10, None)

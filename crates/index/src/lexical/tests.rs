@@ -58,7 +58,8 @@ fn found_dialogues(root: &Path, query: &str) -> Vec<String> {
 
 const NONE: [&str; 0] = [];
 
-/// Returns whether a dictionary of the index has the term, and whether one has the id. Deleted documents count.
+/// Returns whether a dictionary of the index contains the term, and whether a dictionary contains the id. Terms and ids
+/// of deleted documents count.
 fn knows(root: &Path, term: &[u8], id: &[u8]) -> [bool; 2] {
     let lexical = Lexical::open(root).unwrap();
     let mut known = [false; 2];
@@ -100,7 +101,7 @@ fn terms_and_ids_of_what_was_deleted_are_gone_after_a_compaction() {
     assert_eq!(knows(root, b"zzyzx", b"qqq-secret"), [false, false]);
     assert_eq!(found(root, "roads"), ["b#1"]);
     assert_eq!(Lexical::analyzer_name(root).unwrap().unwrap(), "mixed-1+stem-en");
-    // A damaged index is rebuilt, and an index folder without a lexical index gets none.
+    // A damaged index is rebuilt. In an index folder without a lexical index, no lexical index is created.
     fs::write(folder.join("utterances/meta.json"), "{").unwrap();
     assert!(compact());
     fs::remove_dir_all(&folder).unwrap();
@@ -366,7 +367,8 @@ fn an_unsupported_analyzer_is_reported_and_replaced() {
     }
 }
 
-/// An update commits two Tantivy indexes in turn. A kill in between leaves them at different log positions.
+/// An update commits the two Tantivy indexes one after the other. If the process is killed in between, the indexes are
+/// at different log positions.
 #[test]
 fn two_indexes_at_different_positions_are_both_updated() {
     let (dir, mut store) = empty_index();

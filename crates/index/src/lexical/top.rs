@@ -44,7 +44,7 @@ impl Columns {
         })
     }
 
-    /// Returns the ordinal of a document's dialogue, and the turn. Ordinals of a segment are in id order.
+    /// Returns the ordinal of a document's dialogue id, and the turn. Ordinals in a segment have the order of the ids.
     fn id(&self, doc: DocId) -> (u64, TurnNo) {
         let dialogue = self.dialogues.as_ref().and_then(|names| names.ordinal(doc));
         (dialogue.unwrap_or(0), self.turn(doc))
@@ -101,7 +101,8 @@ struct Chosen {
     seq: Seq,
 }
 
-/// Returns the `k` best documents, and further documents with the score of the last one. Each segment adds at most `k`.
+/// Returns the `k` best documents, and further documents that tie with the last of them. Each segment adds at most `k`
+/// documents.
 fn choose(state: &SearchState, found: &[Vec<(DocId, f32)>], k: usize) -> Vec<Chosen> {
     let mut all = Vec::new();
     for (segment, documents) in found.iter().enumerate() {
@@ -113,7 +114,7 @@ fn choose(state: &SearchState, found: &[Vec<(DocId, f32)>], k: usize) -> Vec<Cho
                 Chosen { score: *score, segment, dialogue, turn, seq: columns.seq(*doc) }
             })
             .collect();
-        // Within a segment, ordinals are in id order, so at most k documents are needed.
+        // Within a segment, ordinals have the order of the ids, so at most k documents are needed.
         own.sort_unstable_by(|a, b| {
             b.score.total_cmp(&a.score).then_with(|| (b.dialogue, b.turn).cmp(&(a.dialogue, a.turn)))
         });
@@ -269,7 +270,7 @@ fn best_by_expression(
     for (n, segment) in state.searcher.segment_readers().iter().enumerate() {
         let wanted = SelectedDocuments::of(segment, selected.map(|selected| selected.segment(n)));
         best.begin_segment();
-        // Tantivy skips scores equal to the threshold. Lower it a little to keep ties with the last hit.
+        // Tantivy skips scores equal to the threshold. Lower the threshold a little to keep ties with the last hit.
         weight.for_each_pruning(best.least().next_down(), segment, &mut |doc, score| {
             if wanted.holds(doc) {
                 best.offer(doc, score);
@@ -280,7 +281,7 @@ fn best_by_expression(
     Ok(best.finish())
 }
 
-/// Approximate number of ids to decode for reading one: all ids before it in the same block of the dictionary.
+/// Approximate number of ids that must be decoded to read one id: the ids before it in the same dictionary block.
 const READ_FOR_ONE: u64 = 500;
 
 /// Dialogue ids of a segment, in a compressed dictionary. When searches have decoded about as many ids as the segment
@@ -302,7 +303,7 @@ impl Names {
         Names { column, decoded: AtomicU64::new(0), all: OnceLock::new() }
     }
 
-    /// Returns the ordinal of a document's dialogue. Ordinals are in id order.
+    /// Returns the ordinal of a document's dialogue id. Ordinals have the order of the ids.
     pub(super) fn ordinal(&self, doc: DocId) -> Option<u64> {
         self.column.ords().first(doc)
     }

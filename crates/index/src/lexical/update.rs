@@ -20,8 +20,9 @@ use turnwise_store::{Change, Position, Snapshot};
 use turnwise_text::Analyzer;
 
 impl Lexical {
-    /// Updates the lexical index to a snapshot, or builds it. An index with a different analyzer than `analyzer` is
-    /// rebuilt; with `None`, the index keeps its analyzer. Returns the number of utterances added.
+    /// Updates the lexical index to a snapshot, or builds a missing index. If `analyzer` differs from the analyzer of
+    /// the index, the index is rebuilt. With `None`, the index keeps its analyzer. Returns the number of utterances
+    /// added.
     ///
     /// `progress` receives the number of utterances added so far. `stop` is called regularly; if it returns true, the
     /// index stays unchanged and an error is returned.
@@ -35,7 +36,8 @@ impl Lexical {
         let analyzer = analyzer.map_or_else(|| current_analyzer(root), Ok)?;
         let target = target(analyzer, snapshot);
         let run = Run { snapshot, target: &target, stop };
-        // A different analyzer, other fields, another log, or damage: the index must be rebuilt.
+        // The index must be rebuilt if it has a different analyzer, other fields or a different log, or if it is
+        // damaged.
         let fits = |p: &Progress| p.analyzer == target.analyzer && p.log == target.log && p.at <= target.at;
         match Lexical::open(root).ok().filter(|lexical| lexical.both(fits)) {
             Some(lexical) if lexical.both(|p| p.at == target.at) => Ok(0),
@@ -57,8 +59,8 @@ impl Lexical {
         Run { snapshot, target: &target, stop }.make(root, analyzer, progress)
     }
 
-    /// Rebuilds the lexical index if it cannot be opened or belongs to another log than the snapshot. An index of
-    /// another log may contain terms of deleted dialogues. Returns true if the index was rebuilt.
+    /// Rebuilds the lexical index if it cannot be opened or belongs to a different log than the snapshot. An index of a
+    /// different log may contain terms of deleted dialogues. Returns true if the index was rebuilt.
     pub fn compact(
         root: &Path,
         snapshot: &Snapshot,
@@ -130,7 +132,8 @@ impl Run<'_> {
         added
     }
 
-    /// Adds to each Tantivy index the changes after its position. The positions of the two indexes may differ.
+    /// Adds to each Tantivy index the changes after its position. The positions of the two indexes may differ. Returns
+    /// the number of utterances added.
     fn catch_up(&self, lexical: &Lexical, progress: &mut dyn FnMut(u64)) -> Result<u64> {
         let sides = &lexical.sides;
         let writers = [sides[0].writer()?, sides[1].writer()?];

@@ -67,7 +67,8 @@ pub fn check(root: &Path) -> Result<Option<VectorCheck>> {
     Ok(Some(checked))
 }
 
-/// Verifies the checksums of all rows. Lists at most [`MAX_LISTED`] damaged rows, and the number of the others.
+/// Verifies the checksums of all rows. Returns at most [`MAX_LISTED`] damaged rows. If there are more, one further
+/// entry has the number of the others.
 fn damaged_rows(set: &Path, kind: Kind, column: &Column) -> Vec<Damage> {
     let mut listed = Vec::new();
     let mut more = 0u64;
@@ -144,8 +145,8 @@ pub fn repair(root: &Path, command: &str) -> Result<Option<RepairReport>> {
     Ok(Some(repaired))
 }
 
-/// Returns the set in use. If `current.json` is damaged, makes the only readable set the set in use. Returns `None`
-/// if there is no usable set.
+/// Returns the set in use. If `current.json` is damaged and exactly one set is readable, makes that set the set in use.
+/// Returns `None` if there is no usable set.
 fn usable(root: &Path) -> Result<Option<(PathBuf, Manifest)>> {
     let set = match sets::current(root) {
         Ok(Some(set)) => set,
@@ -166,8 +167,8 @@ fn usable(root: &Path) -> Result<Option<(PathBuf, Manifest)>> {
     }
 }
 
-/// Creates a new set of the undamaged rows. The log position of the new set is the start of the log, so the next
-/// encoding run adds the missing vectors.
+/// Copies the undamaged rows to a new set, and returns its folder. The log position of the new set is the start of the
+/// log, so the next encoding run adds the missing vectors.
 fn keep_sound(root: &Path, manifest: &Manifest, columns: &[(Kind, Column)]) -> Result<PathBuf> {
     let mut kept = Manifest::new(manifest.recipe.clone());
     let set = sets::create(root, &kept)?;

@@ -1,7 +1,7 @@
 //! The vectors of one kind and their keys: two append-only files with fixed-width entries. A row is one vector.
 //!
-//! An entry of the key file is the key (16 bytes), the row number, the CRC-32 of the row's bytes, and the CRC-32 of all
-//! that. Damaged and misplaced entries are detected, and so are rows that do not belong to their key.
+//! An entry of the key file is the key (16 bytes), the row number, the CRC-32 of the row's bytes, and the CRC-32 of
+//! these three values. Damaged and misplaced entries are detected, and so are rows that do not belong to their key.
 
 use std::{
     fs::{File, OpenOptions},
@@ -151,7 +151,8 @@ impl Column {
         })
     }
 
-    /// Opens the rows like [`Column::open`], but fewer rows if the files are too short.
+    /// Opens the rows like [`Column::open`]. If a file is too short for all rows, opens only the rows that both files
+    /// contain.
     pub(super) fn open_available(set: &Path, kind: Kind, dim: usize, rows: u64) -> Result<Self> {
         let complete = |path: PathBuf, width: usize| {
             std::fs::metadata(path).map_or(0, |metadata| metadata.len() / width as u64)
@@ -178,7 +179,7 @@ impl Column {
         self.rows.as_deref().and_then(|b| b.get(row * width..(row + 1) * width)).unwrap_or_default()
     }
 
-    /// Returns the numbers of all rows as one slice, without verifying checksums.
+    /// Returns the values of all vectors, row after row, as one slice. Does not verify checksums.
     pub(super) fn flat(&self) -> &[f32] {
         numbers(self.rows.as_deref().unwrap_or_default())
     }

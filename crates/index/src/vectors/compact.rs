@@ -17,7 +17,7 @@ use turnwise_core::{
 };
 use turnwise_store::{Change, Position, Snapshot};
 
-/// Numbers of vectors that [`compact`] removed.
+/// Counts of the vectors that [`compact`] removed.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct CompactReport {
     /// Number of removed vectors of utterances.
@@ -27,7 +27,8 @@ pub struct CompactReport {
 }
 
 /// Drops the vectors of deleted texts. Returns `None` if the index has no vectors. `progress` receives the number of
-/// dialogues read so far. After an interruption or a crash, the set in use is complete, whether old or new.
+/// dialogues read so far. After an interruption or a crash, the set in use is either the old set or the complete new
+/// set.
 ///
 /// Also updates the log positions of the vectors, because compacting the log changes all positions.
 pub fn compact(
@@ -73,7 +74,7 @@ struct Work<'a> {
 
 impl Work<'_> {
     /// Copies the vectors of undeleted texts to a new set, with [`Manifest::copy`] set to `copy`. If there are no rows
-    /// to drop, only updates the existing set, and returns `None`.
+    /// to drop, only updates the existing set, and returns `None` instead of a path.
     fn compact(&mut self, set: &Path, copy: bool) -> Result<(Option<PathBuf>, CompactReport)> {
         let reader = VectorReader::open_set(set)?;
         let coverage = Coverage::new(&reader);

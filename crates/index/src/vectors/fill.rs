@@ -48,7 +48,7 @@ impl EncodeTargets {
 /// Progress and result of [`fill`].
 #[derive(Debug, Clone, Copy, Default, Serialize)]
 pub struct EncodeProgress {
-    /// Number of dialogues read from the log and completely encoded; approximate before the end.
+    /// Number of dialogues read from the log and completely encoded; approximate until the run ends.
     pub seen: u64,
     /// Number of utterances encoded.
     pub utterances: u64,
@@ -80,7 +80,7 @@ fn position(snapshot: &Snapshot, writer: &VectorWriter, kind: Kind) -> Position 
 /// Encodes all selected inputs that have no vector, and returns the result.
 ///
 /// `progress` is called after each chunk. If `stop` returns true, the function ends after the current chunk. Finished
-/// chunks are committed, also after an error of the encoder, and the next call continues from there.
+/// chunks are committed, even if the encoder fails, and the next call continues after them.
 pub fn fill(
     snapshot: &Snapshot,
     writer: &mut VectorWriter,
@@ -123,7 +123,7 @@ pub fn fill(
     })
 }
 
-/// Inputs of one dialogue from the log, with the keys of their vectors. Empty for kinds that are not requested.
+/// Inputs of one dialogue from the log, with the keys of their vectors. Kinds that are not requested have no inputs.
 struct Read {
     after: Position,
     utterances: Vec<(IdKey, String)>,
@@ -174,7 +174,7 @@ fn read(
 /// Inputs of one kind that wait for the next chunk.
 #[derive(Default)]
 struct Gathering {
-    /// Log position from which this kind needs vectors; `None` if it is not requested.
+    /// Log position from which this kind needs vectors; `None` if the kind is not requested.
     from: Option<Position>,
     /// Keys of the waiting inputs, in the order of `texts` or `dialogues`.
     keys: Vec<IdKey>,
@@ -182,7 +182,7 @@ struct Gathering {
     dialogues: Vec<Dialogue>,
     /// Size of the texts of all waiting inputs.
     bytes: usize,
-    /// Keys that are waiting or being encoded.
+    /// Keys of the inputs that are waiting or being encoded.
     pending: HashSet<IdKey>,
     /// Number of dialogues read when the last finished chunk was handed to the encoder.
     seen: u64,
@@ -331,7 +331,7 @@ impl Stream for Filling<'_> {
         self.filled.spent += encoded.spent;
         let gathering = &mut self.kinds[tag.kind as usize];
         gathering.seen = tag.seen;
-        // Never move the position back: an earlier pass may have reached a later one for this kind.
+        // Never move the position back: an earlier pass may have reached a later position for this kind.
         if let Some(at) = tag.complete_to.filter(|at| gathering.from.is_some_and(|from| *at > from)) {
             self.writer.set_reached(tag.kind, Reached::of(self.snapshot, at));
         }

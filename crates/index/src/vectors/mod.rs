@@ -1,7 +1,7 @@
 //! The vectors of an index's utterances and dialogues.
 //!
-//! The key of a vector is a hash of the encoder's input. Equal texts are therefore encoded once, and an interrupted run
-//! can continue. For each kind, the manifest stores the log position that the vectors have reached.
+//! The key of a vector is a hash of the encoder's input. Equal texts are therefore encoded only once, and an
+//! interrupted run can continue. For each kind, the manifest stores the log position that the vectors have reached.
 //!
 //! ```text
 //! indexes/chats/
@@ -71,7 +71,7 @@ fn hasher(kind: Kind) -> blake3::Hasher {
     hasher
 }
 
-/// Returns the key of an utterance's vector: a hash of its text.
+/// Returns the key of an utterance's vector: a hash of the utterance's text.
 pub fn utterance_key(text: &str) -> IdKey {
     IdKey::from_hash(&hasher(Kind::Utterances).update(text.as_bytes()).finalize())
 }
@@ -83,7 +83,7 @@ pub fn dialogue_key(dialogue: &Dialogue) -> IdKey {
     for turn in &dialogue.turns {
         let role = turn.role.as_ref().map_or("", Role::as_str);
         for part in [role, &turn.speaker, &turn.text] {
-            // The length prefix keeps adjacent parts apart: `ab`+`c` and `a`+`bc` get different keys.
+            // The length prefix separates adjacent parts: `ab`+`c` and `a`+`bc` get different keys.
             hasher.update(&(part.len() as u64).to_le_bytes()).update(part.as_bytes());
         }
     }

@@ -21,7 +21,7 @@ use turnwise_core::{
 };
 use turnwise_corpus::Dialogue;
 
-/// The vectors of an index as of one commit. Later commits are not visible.
+/// The vectors of an index in the state of one commit. Later commits are not visible.
 pub struct VectorReader {
     set: PathBuf,
     manifest: Manifest,
@@ -96,12 +96,13 @@ impl VectorReader {
         self.row_of(kind, key).map(|row| self.column(kind).get(row)).transpose()
     }
 
-    /// Returns the vector of a row below [`VectorReader::rows`]. Returns an error if a checksum is wrong.
+    /// Returns the vector of a row, which must be less than [`VectorReader::rows`]. Returns an error if a checksum is
+    /// wrong.
     pub fn row(&self, kind: Kind, row: usize) -> Result<&[f32]> {
         self.column(kind).get(row)
     }
 
-    /// Returns the numbers of all rows as one slice, without verifying checksums.
+    /// Returns the values of all vectors, row after row, as one slice. Does not verify checksums.
     pub fn flat(&self, kind: Kind) -> &[f32] {
         self.column(kind).flat()
     }
@@ -123,8 +124,8 @@ impl VectorReader {
     }
 }
 
-/// Counter of live vectors: the vectors of texts in the index. The caller must add all dialogues of the index.
-/// Several threads can use one counter.
+/// Counter of live vectors, which are the vectors of texts that are in the index. The caller must add all dialogues of
+/// the index. Several threads can use one counter.
 pub struct Coverage<'a> {
     reader: &'a VectorReader,
     live: [Vec<AtomicU64>; 2],
@@ -135,7 +136,7 @@ pub struct Coverage<'a> {
 /// Vector counts of a kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct VectorCounts {
-    /// Number of vectors on disk.
+    /// Number of vectors on disk, including those of deleted texts.
     pub vectors: u64,
     /// Number of vectors of texts that are in the index.
     pub live: u64,
@@ -160,7 +161,8 @@ impl<'a> Coverage<'a> {
         }
     }
 
-    /// Returns true if a counted dialogue has the text of the row, or if the kind was never encoded.
+    /// Returns true if a counted dialogue contains the text that the row's vector represents, or if the kind was never
+    /// encoded.
     pub(super) fn is_live(&self, kind: Kind, row: usize) -> bool {
         let bit = |bits: &AtomicU64| bits.load(Ordering::Relaxed) >> (row % 64) & 1 == 1;
         !self.wants(kind) || self.live[kind as usize].get(row / 64).is_some_and(bit)

@@ -31,7 +31,8 @@ pub(super) fn folder(root: &Path) -> PathBuf {
     root.join("vectors")
 }
 
-/// Returns true if an index has vectors, even damaged ones. Without `current.json`, sets with 0 rows do not count.
+/// Returns true if an index has vectors, even if they are damaged. If `current.json` is missing, sets without rows do
+/// not count.
 pub fn exists(root: &Path) -> bool {
     let counts = |set: &PathBuf| {
         set.join(NAME).exists() && Manifest::read(set).map_or(true, |manifest| manifest.rows() > 0)
@@ -240,8 +241,8 @@ pub struct Manifest {
     pub utterances: Extent,
     /// Row count and log position of the dialogue vectors.
     pub dialogues: Extent,
-    /// True if compaction created the set as a copy of the set in use. A replacement must not continue a copy that a
-    /// crash left unused.
+    /// True if compaction created the set as a copy of the set in use. If a crash left the copy unused, a replacement
+    /// must not continue it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub copy: bool,
 }

@@ -35,7 +35,7 @@ use turnwise_store::KeyMap;
 const MAGIC: [u8; 8] = *b"TWVTB\0\0\x01";
 const HEADER_BYTES: usize = 48;
 const SLOT_BYTES: usize = 8;
-/// Number of keys in memory that are not in the table, from which the table is rebuilt.
+/// The table is rebuilt when this number of keys are in memory because they are not in the table.
 const MOST_IN_MEMORY: usize = 1 << 20;
 
 pub(super) fn path(set: &Path, kind: Kind) -> PathBuf {
@@ -44,11 +44,11 @@ pub(super) fn path(set: &Path, kind: Kind) -> PathBuf {
 
 enum Slots {
     Mapped(Mmap),
-    /// Used if there is no usable file, because readers must not write one.
+    /// Table in memory, for a reader without a usable table file. Readers must not write files.
     InMemory(Vec<u8>),
 }
 
-/// Finds the row of a key, in the table or among newer rows.
+/// Lookup of the row of a key, in the table or among newer rows.
 pub(super) struct Lookup {
     covered: usize,
     slots: Slots,
@@ -108,8 +108,8 @@ impl Lookup {
         self.newer.insert(key, row);
     }
 
-    /// Returns true if the table should be rebuilt, because it does not cover enough rows. With `at_the_end` (of a
-    /// write), the limit is lower, because readers open the table next.
+    /// Returns true if the table should be rebuilt, because too many rows are not in it. At the end of a write
+    /// (`at_the_end`), the limit is lower, because readers open the table next.
     pub(super) fn is_behind(&self, at_the_end: bool) -> bool {
         let allowed =
             if at_the_end { (self.covered / 8).clamp(4096, MOST_IN_MEMORY) } else { MOST_IN_MEMORY };
@@ -148,16 +148,17 @@ pub(super) fn check(set: &Path, kind: Kind, column: &Column) -> Option<(PathBuf,
     Some((path, wrong))
 }
 
-/// Returns the number of slots of a table for this number of rows.
+/// Returns the number of slots that a table of `rows` rows has.
 fn slots_for(rows: usize) -> Result<usize> {
     if rows >= u32::MAX as usize {
         return Err(Error::data("more than four billion vectors in one index"));
     }
-    // At most two thirds full, to keep lookups short.
+    // The table is at most two thirds full, to keep lookups short.
     Ok((rows + rows / 2 + 1).next_power_of_two())
 }
 
-/// Returns two parts of a key, which is a hash: the first gives the first slot to look at, a slot stores the second.
+/// Returns two parts of a key, which is a hash. The first part determines the slot where a lookup starts. The second
+/// part is stored in the slot.
 fn parts(key: &IdKey) -> (u64, u32) {
     let half = key.0[..8].try_into().map_or(0, u64::from_le_bytes);
     let tag = key.0[8..12].try_into().map_or(0, u32::from_le_bytes);
@@ -171,7 +172,7 @@ fn slot(slots: &[u8], at: usize) -> u64 {
 fn find(slots: &[u8], keys: &[u8], key: &IdKey) -> Option<u32> {
     let count = slots.len() / SLOT_BYTES;
     let (start, tag) = parts(key);
-    // A damaged table may have no empty slot: stop after one round.
+    // A damaged table may have no empty slot: stop after visiting each slot once.
     for step in 0..count as u64 {
         let value = slot(slots, (start.wrapping_add(step) as usize) & (count - 1));
         let row = (value as u32).checked_sub(1)?;
@@ -182,7 +183,7 @@ fn find(slots: &[u8], keys: &[u8], key: &IdKey) -> Option<u32> {
     None
 }
 
-/// Adds the keys of the first `rows` rows to empty slots.
+/// Inserts the keys of the first `rows` rows into `slots`, which must be empty.
 fn fill(slots: &mut [u8], keys: &[u8], rows: usize) {
     let mask = slots.len() / SLOT_BYTES - 1;
     for row in 0..rows {

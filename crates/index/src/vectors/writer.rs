@@ -24,7 +24,8 @@ pub enum Mode {
     Replace,
 }
 
-/// Adds vectors to a set. Locks the vectors against other writers. Another process can write records at the same time.
+/// Writer that adds vectors to a set. It locks the vectors against other writers. Another process can write records at
+/// the same time.
 pub struct VectorWriter {
     root: PathBuf,
     set: PathBuf,
@@ -37,7 +38,7 @@ pub struct VectorWriter {
 struct KindWriter {
     kind: Kind,
     writer: ColumnWriter,
-    /// Rows that were committed when the lookup was built.
+    /// The rows that were committed when `lookup` was built.
     column: Column,
     lookup: Lookup,
 }
@@ -61,8 +62,8 @@ impl KindWriter {
 }
 
 impl VectorWriter {
-    /// Opens the vectors of an index for writing. In [`Mode::Continue`], the recipe of the set in use must be compatible
-    /// with `recipe`. [`Mode::Replace`] continues an unfinished replacement with the same recipe.
+    /// Opens the vectors of an index for writing. In [`Mode::Continue`], the recipe of the set in use must be
+    /// compatible with `recipe`. [`Mode::Replace`] continues an unfinished replacement with the same recipe.
     pub fn open(root: &Path, recipe: &Recipe, mode: Mode, command: &str) -> Result<Self> {
         let lock = lock(root, command)?;
         let current = match (sets::current(root), mode) {
@@ -117,8 +118,8 @@ impl VectorWriter {
         lookup.find(key, column.keys()).is_some()
     }
 
-    /// Adds a vector. Returns `false` if the key already has one. Returns an error if the vector has the wrong number
-    /// of dimensions, or if the kind has four billion vectors.
+    /// Adds a vector. Returns `false` if the key already has a vector. Returns an error if the vector has the wrong
+    /// number of dimensions, or if the kind has four billion vectors.
     pub fn put(&mut self, kind: Kind, key: IdKey, row: &[f32]) -> Result<bool> {
         let dim = self.manifest.recipe.dim;
         if row.len() != dim {
@@ -198,9 +199,10 @@ pub(super) fn lock(root: &Path, command: &str) -> Result<WriterLock> {
     WriterLock::acquire_named(root, "vectors.lock", command)
 }
 
-/// Returns the manifest of the set in use with the options of `recipe`. Returns an error if they are incompatible.
+/// Returns the manifest of the set in use, updated to the options of `recipe`. Returns an error if `recipe` is
+/// incompatible with the existing vectors.
 fn adopt(root: &Path, mut manifest: Manifest, recipe: &Recipe) -> Result<Manifest> {
-    // Without dialogue vectors, the dialogue options are still free.
+    // Without dialogue vectors, the dialogue options can still change.
     let dialogues_too = manifest.dialogues.rows > 0;
     if let Some(what) = manifest.recipe.conflict(recipe, dialogues_too) {
         let (root, model) = (root.display(), &recipe.model);

@@ -8,13 +8,13 @@
 //!
 //! `W = ((1 - strength)·1 + strength·t²·G)^½`, `G = Sx^-1 Sxy Sy^-1 Syx Sx^-1`, applied to `x - mean`.
 //!
-//! `t` scales the prediction to the mean squared norm of the original vectors. The dot product after the layer is
-//! thus a weighted sum of two dot products: of the original vectors and of their predictions. Properties that do not
-//! predict the context, such as the length of a sentence, get a lower weight.
+//! The factor `t` makes the mean squared norm of the predictions equal to that of the original vectors. The dot product
+//! after the layer is thus a weighted sum of two dot products: of the original vectors and of their predictions.
+//! Properties that do not predict the context, such as the length of a sentence, get a lower weight.
 //!
-//! The singular values of `Sx^-½ Sxy Sy^-½` are the canonical correlations between utterances and contexts. The
-//! random baseline is computed in the same way, with the contexts of other utterances. Only sums are stored, so the
-//! corpus can have any size.
+//! The singular values of `Sx^-½ Sxy Sy^-½` are the canonical correlations between utterances and contexts. The random
+//! baseline is computed in the same way, with the contexts of other utterances. Only sums over a corpus are stored, so
+//! a corpus can have any size.
 
 #[cfg(test)]
 mod tests;
@@ -35,7 +35,7 @@ pub static CONTEXT_CCA: Definition = Definition {
     ..Definition::DEFAULT
 };
 
-/// Share of the identity in the shrunk covariances.
+/// Weight of the identity matrix in the shrunk covariances, from 0 to 1.
 const SHRINKAGE: f64 = 0.5;
 
 /// Minimum number of utterances with a context.
@@ -144,7 +144,8 @@ pub struct Layer {
 /// Learns the layer from several corpora. Each corpus is centered on its own mean, so that its overall topic has no
 /// effect. Returns an error if there are too few contexts, or if no correlation exceeds the random baseline.
 ///
-/// `strength` is the weight of the context prediction, from 0 to 1. The rest is the weight of the original vectors.
+/// `strength` is the weight of the context prediction, from 0 to 1. The weight of the original vectors is `1 -
+/// strength`.
 pub fn learn(corpora: &[Sums], strength: f64) -> Result<Layer> {
     let dim = corpora.first().map_or(0, |sums| sums.dim);
     let pairs: f64 = corpora.iter().map(|sums| sums.pairs).sum();
@@ -192,8 +193,8 @@ pub fn learn(corpora: &[Sums], strength: f64) -> Result<Layer> {
     Ok(Layer { weight, bias, correlations, baseline })
 }
 
-/// Weighted sum of the identity and the matrix `metric`, which has the weight `share`. The matrix is first scaled, so
-/// that vectors with the given covariance keep their mean squared norm.
+/// Returns the weighted sum of the identity and the matrix `metric`, which has the weight `share`. The matrix is first
+/// scaled, so that vectors with the given covariance keep their mean squared norm.
 fn mixed(mut metric: Vec<f64>, covariance: &[f64], dim: usize, share: f64) -> Vec<f64> {
     let before = scatter::mean_variance(covariance, dim);
     let after = scatter::mean_variance(&scatter::times(&metric, covariance, dim), dim).max(1e-12);
@@ -212,12 +213,12 @@ fn shrunk(mut covariance: Vec<f64>, dim: usize) -> Vec<f64> {
         let own = if at % (dim + 1) == 0 { SHRINKAGE } else { 0.0 };
         *number = (1.0 - SHRINKAGE) * *number / scale + own;
     }
-    // Give the covariance its full weight again, so that the canonical correlations are at most 1.
+    // Restore the original scale of the covariance, so that the canonical correlations are at most 1.
     covariance.iter_mut().for_each(|number| *number *= scale / (1.0 - SHRINKAGE));
     covariance
 }
 
-/// Largest singular value of a matrix, by power iteration.
+/// Computes the largest singular value of a matrix by power iteration.
 fn largest_singular_value(matrix: &[f64], dim: usize) -> f64 {
     let columns = scatter::transposed(matrix, dim);
     let dot = |rows: &[f64], vector: &[f64]| -> Vec<f64> {

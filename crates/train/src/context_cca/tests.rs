@@ -6,7 +6,8 @@ use turnwise_core::random::Random;
 const DIM: usize = 12;
 const PURPOSES: usize = 5;
 
-/// Synthetic dialogues: vectors of the turns, number of turns of each dialogue, and purposes of the turns.
+/// Creates synthetic dialogues. Returns the vectors of the turns, the number of turns of each dialogue, and the
+/// purposes of the turns.
 ///
 /// Each purpose (dialogue act) has its own dimension. The other dimensions are noise with a larger variance.
 fn dialogues(count: usize, seed: u64, in_order: bool) -> (Vectors, Vec<usize>, Vec<usize>) {
@@ -56,7 +57,7 @@ fn precision(vectors: &Vectors, purposes: &[usize]) -> f64 {
     right as f64 / unit.len() as f64
 }
 
-/// Number of canonical correlations above the random baseline.
+/// Returns the number of canonical correlations above the random baseline.
 fn above_baseline(layer: &Layer) -> usize {
     layer.correlations.iter().filter(|correlation| **correlation > layer.baseline).count()
 }
@@ -69,7 +70,7 @@ fn utterances_with_similar_contexts_get_similar_vectors() {
     let (before, after) =
         (precision(&unseen.0, &unseen.2), precision(&applied(&layer, &unseen.0), &unseen.2));
     assert!(after > before + 0.1, "{before} {after}");
-    // Centering removes one dimension.
+    // Centering removes one dimension, so one correlation fewer than purposes is expected.
     assert_eq!(above_baseline(&layer), PURPOSES - 1, "{:?} {}", layer.correlations, layer.baseline);
 }
 
@@ -128,7 +129,7 @@ fn the_layer_equals_the_normal_equations() {
         matrix
     };
     let (sx, sy, sxy) = (ridge(covariance(&x, &x)), ridge(covariance(&y, &y)), covariance(&x, &y));
-    // G z for some z, as Sx^-1 Sxy Sy^-1 Syx Sx^-1 z, each inverse by elimination.
+    // Compute `G z` for a vector `z` as `Sx^-1 Sxy Sy^-1 Syx Sx^-1 z`. Each inverse is applied by elimination.
     let z: Vec<f64> = (0..DIM).map(|n| (n as f64 * 0.7).cos()).collect();
     let by = |m: &[f64], v: &[f64]| -> Vec<f64> {
         m.chunks_exact(DIM).map(|row| row.iter().zip(v).map(|(a, b)| a * b).sum()).collect()
@@ -139,7 +140,7 @@ fn the_layer_equals_the_normal_equations() {
     let layer = learn(&[seen], 1.0).unwrap();
     let weight: Vec<f64> = layer.weight.iter().map(|v| f64::from(*v)).collect();
     let found = by(&weight, &by(&weight, &z));
-    // Equal up to a scale factor: the layer keeps the mean length of the vectors.
+    // The results are equal up to a scale factor, because the layer keeps the mean squared norm of the vectors.
     let scale = found.iter().zip(&expected).map(|(a, b)| a * b).sum::<f64>()
         / expected.iter().map(|v| v * v).sum::<f64>();
     let wrong = found.iter().zip(&expected).map(|(a, b)| (a - scale * b).abs()).fold(0.0, f64::max);
@@ -204,7 +205,7 @@ fn uninformative_data_is_an_error() {
     let e = learn(&[sums(&dialogues(20, 5, true))], 0.5).unwrap_err();
     assert!(e.to_string().contains("too few utterances"), "{e}");
     let e = learn(&[sums(&dialogues(400, 5, false))], 0.5);
-    // In random order, a few correlations can exceed the baseline by chance.
+    // If the turns are in random order, a few correlations can exceed the baseline by chance.
     assert!(e.is_err() || e.is_ok_and(|layer| above_baseline(&layer) <= 2));
     let mut same = Sums::new(DIM, 1);
     let mut vectors = Vectors::new(DIM);

@@ -33,13 +33,13 @@ impl Packed {
         self.starts[self.starts.len() - 1]
     }
 
-    /// Returns the terms of a weighted sum: the mean over the rows of a sequence, scaled by `weight`.
+    /// Returns the mean over the rows of a sequence, scaled by `weight`, as the terms of a weighted sum.
     pub fn mean(&self, sequence: usize, weight: f32) -> Vec<Part> {
         let rows = self.rows(sequence);
         vec![Part { weight: weight / rows.len().max(1) as f32, rows }]
     }
 
-    /// Returns the rows of the hidden states that belong to a sequence: one row per token.
+    /// Returns the range of rows of a sequence in the hidden states. Each token has one row.
     pub fn rows(&self, sequence: usize) -> std::ops::Range<usize> {
         self.starts[sequence]..self.starts[sequence + 1]
     }

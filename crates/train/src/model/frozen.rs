@@ -1,4 +1,5 @@
-//! Frozen lower layers. They run on the inference engine without gradients, and their outputs are cached by sequence.
+//! Frozen lower layers. They run on the inference engine without gradients, and their outputs are cached for each
+//! sequence.
 
 use std::{
     collections::HashMap,
@@ -14,7 +15,7 @@ use turnwise_encoder::{
     cpu::{CpuEngine, SimdChoice},
 };
 
-/// Maximum number of tokens that the frozen layers compute together. A longer sequence is computed alone.
+/// Maximum number of tokens that the frozen layers process together. A longer sequence is processed alone.
 const BATCH_TOKENS: usize = 256;
 
 /// The embeddings and the lower layers of a network, which are not trained.
@@ -25,7 +26,7 @@ pub(super) struct Frozen {
     cache: Mutex<Cache>,
 }
 
-/// Cache of hidden states, by the hash of the sequence.
+/// Cache of hidden states. The keys are hashes of the sequences.
 struct Cache {
     states: HashMap<[u8; 16], Box<[f32]>>,
     /// Remaining capacity, in f32 elements.
@@ -42,7 +43,7 @@ impl Frozen {
         Ok(Frozen { engine, layer, width: network.shape.hidden, cache })
     }
 
-    /// Writes the hidden states of a batch, one row per token.
+    /// Writes the hidden states of a batch to `states`, one row per token.
     pub(super) fn states(&self, packed: &Packed, states: &mut [f32]) -> Result<()> {
         let keys: Vec<[u8; 16]> = packed.sequences.iter().map(key).collect();
         let mut missing: Vec<(usize, &mut [f32])> = Vec::new();
@@ -113,7 +114,7 @@ fn by_tokens<T>(items: Vec<T>, tokens: impl Fn(&T) -> usize) -> Vec<Vec<T>> {
     groups
 }
 
-/// Cache key: a hash of everything that determines the states of a sequence.
+/// Returns the cache key of a sequence: a hash of everything that determines its hidden states.
 fn key(sequence: &Sequence) -> [u8; 16] {
     let mut hasher = blake3::Hasher::new();
     let Sequence { ids, types, positions, turns, roles } = sequence;

@@ -1,4 +1,4 @@
-//! Layers of a network as candle tensors. The trained tensors are variables: the parameters.
+//! Layers of a network as candle tensors. The trained tensors are candle variables, called parameters.
 
 use candle_core::{DType, Device, Result as Candle, Tensor, Var};
 
@@ -10,7 +10,7 @@ use crate::{
 use turnwise_core::error::{Error, Result};
 use turnwise_encoder::network::{self, Embeddings, Linear, Network, Norm, Shape, Table};
 
-/// Creates tensors from the weights of a network, and collects the trained ones as parameters.
+/// Builder that creates tensors from the weights of a network, and collects the trained tensors as parameters.
 pub(super) struct Maker<'a> {
     shape: &'a Shape,
     device: &'a Device,
@@ -106,7 +106,8 @@ const WEIGHT: &str = ".weight";
 const BIAS: &str = ".bias";
 const TABLE: &str = ".table";
 
-/// Writes the values of a parameter into a network. Returns an error if no parameter has this name and size.
+/// Writes the values of a parameter into a network. Returns an error if the network has no parameter with this name and
+/// this number of values.
 pub(super) fn put(network: &mut Network, name: &str, numbers: &[f32]) -> Result<()> {
     let fits = |targets: &Vec<&mut Vec<f32>>| {
         targets.iter().map(|target| target.len()).sum::<usize>() == numbers.len()
@@ -123,7 +124,7 @@ pub(super) fn put(network: &mut Network, name: &str, numbers: &[f32]) -> Result<
     Ok(())
 }
 
-/// Returns the weights of a network that belong to a parameter, in order; `None` for an unknown name.
+/// Returns the weights of a network that a parameter consists of, in order; `None` for an unknown name.
 fn targets<'n>(network: &'n mut Network, name: &str) -> Option<Vec<&'n mut Vec<f32>>> {
     if let Some(name) = name.strip_prefix("embeddings.") {
         let e = &mut network.embeddings;

@@ -19,12 +19,12 @@ use pass::{BufferPool, GradientMap, PassConfig, SavedEmbeddings, SavedLayer};
 use turnwise_core::error::{Error, Result};
 use turnwise_encoder::Network;
 
-/// Layers of a network that are not trained.
+/// Settings of the frozen layers of a network, which are not trained.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Freezing {
-    /// Number of frozen layers, counted from the embeddings. If the number is above 0, the embeddings are frozen, too.
+    /// Number of frozen layers, counted from the embeddings upward. If it is above 0, the embeddings are frozen, too.
     pub layers: usize,
-    /// Freezes the embeddings even if no layer is frozen.
+    /// True to freeze the embeddings even if no layer is frozen.
     pub embeddings: bool,
     /// Maximum size of the cache for the outputs of the frozen layers, in bytes.
     pub memory: usize,
@@ -42,7 +42,7 @@ pub struct Trainable {
     start: Network,
     bottom: Bottom,
     layers: Vec<Layer>,
-    /// Number of layers in `bottom`.
+    /// Number of transformer layers in `bottom`.
     below: usize,
     freezing: Freezing,
     parameters: Vec<Parameter>,
@@ -63,13 +63,13 @@ pub struct Pass<'p> {
 
 /// Data of a forward pass that its backward pass needs.
 enum BackwardData {
-    /// Saved activations of the embeddings, unless they are frozen, and of each layer (on the CPU in f32).
+    /// Saved activations of the embeddings, unless they are frozen, and of each layer. Used on the CPU in f32.
     Saved(Option<SavedEmbeddings>, Vec<SavedLayer>),
-    /// Hidden states with candle's autograd graph.
+    /// Hidden states with candle's autograd graph. Used in all other cases.
     Graph(Tensor),
 }
 
-/// Part of the network below `layers`: frozen layers that run on the inference engine, or embedding tables.
+/// Lower part of the network: frozen layers that run on the inference engine, or embedding tables.
 enum Bottom {
     Frozen(Box<Frozen>),
     Tables(Box<Tables>),
@@ -134,7 +134,8 @@ impl Trainable {
 
     /// Runs the forward pass.
     ///
-    /// On the CPU in f32, the layers save their activations for the backward pass. Otherwise, candle records a graph.
+    /// On the CPU in f32, the layers save their activations for the backward pass. Otherwise, candle records an
+    /// autograd graph.
     pub fn run<'p>(&self, packed: &'p Packed, dropout: Option<&DropoutConfig>) -> Result<Pass<'p>> {
         let dropout = dropout.copied();
         if !self.device.is_cpu() || self.dtype != DType::F32 {
@@ -170,7 +171,8 @@ impl Trainable {
         Ok(Pass { states, packed, dropout, backward_data })
     }
 
-    /// Runs the backward pass: from the gradient of the states to the gradients of the parameters.
+    /// Runs the backward pass, and returns the gradients of the parameters. `of_states` is the gradient of the loss
+    /// with respect to the hidden states.
     pub fn backward(&self, pass: Pass<'_>, of_states: &Tensor) -> Result<Gradients> {
         let (embedded, saved) = match pass.backward_data {
             BackwardData::Graph(states) => {
@@ -233,7 +235,8 @@ impl Trainable {
         x.to_dtype(DType::F32).map_err(device::error)
     }
 
-    /// Returns the index of a layer for the dropout seed. The embedding layer has index 0.
+    /// Returns the index of `layers[n]` in the whole network, from which its dropout seed is derived. The embedding
+    /// layer has index 0.
     fn number(&self, n: usize) -> usize {
         self.below + n + 1
     }

@@ -145,7 +145,8 @@ pub(super) fn forward(
     Ok((out, SavedLayer { x, projected, attended, context, middle, inner, outer }))
 }
 
-/// Runs the backward pass of a layer: from the gradient of its output to the gradient of its input.
+/// Runs the backward pass of a layer. `gradient` is the gradient of its output. Returns the gradient of its input, and
+/// adds the gradients of its parameters to `gradients`.
 ///
 /// The saved activations go back to the buffer pool.
 pub(super) fn backward(
@@ -157,7 +158,7 @@ pub(super) fn backward(
     gradients: &mut GradientMap,
 ) -> Candle<Vec<f32>> {
     let (width, between) = (config.shape.hidden, config.shape.intermediate);
-    // Each gradient has the name of its activation.
+    // Each gradient has the name of the activation that it belongs to.
     let (mut middle, mut outer) = (config.rows(width), config.rows(width));
     let norm = config.normed(number, Site::Feed).backward(
         values_of(&layer.outer_norm).get()?,
@@ -232,7 +233,8 @@ pub(super) fn embed(tables: &Tables, config: &PassConfig) -> Candle<(Vec<f32>, S
     Ok((out, SavedEmbeddings([words, more])))
 }
 
-/// Runs the backward pass of the embedding layer.
+/// Runs the backward pass of the embedding layer. `gradient` is the gradient of its output. Adds the gradients of its
+/// parameters to `gradients`.
 pub(super) fn embed_backward(
     tables: &Tables,
     embedded: SavedEmbeddings,

@@ -36,7 +36,7 @@ fn states_equal_those_of_the_inference_engine() {
     let packed = Packed::new(sequences);
     for (layers, embeddings) in [(0, false), (0, true), (1, true), (2, false)] {
         let trainable = trainable(layers, embeddings);
-        // The second pass reads the outputs of the frozen layers from the cache.
+        // In the second iteration, the outputs of the frozen layers come from the cache.
         for _ in 0..2 {
             let states = flat(&trainable.states(&packed, None).unwrap());
             assert_eq!(states.len(), expected.len());
@@ -56,9 +56,10 @@ fn the_backward_pass_equals_the_graph_and_frozen_layers_have_no_gradient() {
         assert_eq!(names.len(), count, "{names:?}");
         let dropout = DropoutConfig { probability: 0.1, key: 5 };
         for dropout in [None, Some(&dropout)] {
-            // Compare the graph with the saved activations. Run twice, so that buffers are reused.
+            // Compare the states and gradients of the autograd graph with those of the passes that save activations.
+            // Run these passes twice, so that buffers are reused.
             let graph = trainable.graph(&packed, dropout).unwrap();
-            // Without weights, the sum of squares of normalized rows would be constant.
+            // Use random weights: the plain sum of squares of normalized rows would be constant.
             let weights = crate::ops::tests::numbers(graph.dims2().unwrap(), 4);
             let of_states = ((graph.detach() * 2.0).unwrap() * &weights).unwrap();
             let mut expected =
@@ -101,7 +102,7 @@ fn frozen_layers_have_no_dropout_in_the_graph_either() {
     let packed = Packed::new(sequences());
     let dropout = DropoutConfig { probability: 0.1, key: 5 };
     for (layers, embeddings) in [(0, true), (1, true), (2, false)] {
-        // In f64, candle also runs the frozen layers, as on a GPU.
+        // In f64, candle runs all layers, including frozen layers, as on a GPU.
         let freezing = Freezing { layers, embeddings, memory: 1 << 20 };
         let other = Trainable::new(network(), freezing, &Device::Cpu, DType::F64).unwrap();
         let states = flat(&other.states(&packed, Some(&dropout)).unwrap());

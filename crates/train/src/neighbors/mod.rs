@@ -12,13 +12,13 @@ use turnwise_core::error::Result;
 use turnwise_encoder::Vectors;
 use turnwise_nearest::{BuildOptions, Metric, Points, Scratch, SearchOptions, highest};
 
-/// Maximum number of vectors that are compared pairwise. More vectors are searched with an HNSW graph.
+/// Maximum number of vectors that are compared pairwise. Larger sets of vectors are searched with an HNSW graph.
 const EXACT_LIMIT: usize = 8_192;
 
 /// Number of vectors that are compared with all vectors at once.
 const BLOCK: usize = 256;
 
-/// Number of search candidates of the graph (`ef`) per requested neighbor.
+/// Size of the candidate list of a graph search (`ef`) per requested neighbor.
 const EF_FACTOR: usize = 8;
 
 /// Computes the dot products of all pairs of vectors, block by block.
@@ -42,8 +42,8 @@ pub(super) fn rows(vectors: &Vectors, take: &mut dyn FnMut(usize, &[f32])) {
     });
 }
 
-/// Returns the `count` nearest neighbors of each vector, the nearest first: exact for up to [`EXACT_LIMIT`] vectors,
-/// otherwise approximate. The vectors must have length 1.
+/// Returns the `count` nearest neighbors of each vector, the nearest first. The search is exact for up to
+/// [`EXACT_LIMIT`] vectors, otherwise approximate. The vectors must be unit vectors.
 pub(super) fn nearest_of_many(vectors: &Vectors, count: usize) -> Result<Vec<Vec<u32>>> {
     match vectors.len() <= EXACT_LIMIT {
         true => Ok(nearest(vectors, count)),
@@ -61,15 +61,15 @@ pub(super) fn nearest(vectors: &Vectors, count: usize) -> Vec<Vec<u32>> {
     lists
 }
 
-/// Returns up to `count` approximate nearest neighbors of each vector by cosine similarity, the nearest first. Vectors
-/// equal to the vector itself are not listed. Of several equal neighbors, only one is listed.
+/// Returns up to `count` approximate nearest neighbors of each vector by cosine similarity, the nearest first. Excludes
+/// vectors that are equal to the vector itself. Of several equal neighbors, only one is listed.
 fn approximate(vectors: &Vectors, count: usize) -> Result<Vec<Vec<u32>>> {
     let mut points = Points::new(Metric::Cosine, vectors.dim())?;
     for (n, row) in vectors.rows().enumerate() {
         points.push(n as u32, row)?;
     }
     let graph = points.build(&BuildOptions::default())?;
-    // The vector itself is among the hits, so request one more.
+    // The vector itself is among the hits, so request one more hit.
     let options = SearchOptions {
         k: count + 1,
         ef: EF_FACTOR * count,
@@ -85,8 +85,8 @@ fn approximate(vectors: &Vectors, count: usize) -> Result<Vec<Vec<u32>>> {
     (0..vectors.len()).into_par_iter().map_init(Default::default, nearest_of).collect()
 }
 
-/// Returns the mutual nearest neighbors of each vector. Two vectors are mutual neighbors if each one is among the
-/// `count` nearest of the other one.
+/// Returns the mutual nearest neighbors of each vector. Two vectors are mutual neighbors if each is among the `count`
+/// nearest neighbors of the other.
 pub(super) fn mutual(vectors: &Vectors, count: usize) -> Vec<Vec<u32>> {
     mutual_of(&nearest(vectors, count), count)
 }

@@ -2,7 +2,7 @@ use super::*;
 use turnwise_core::random::Random;
 use turnwise_eval::rank::{Bm25, Items, Pool, Ranker};
 
-/// Vectors in 40 clusters, so that each vector has close neighbors.
+/// Creates vectors in 40 clusters, so that each vector has close neighbors.
 fn vectors(count: usize, dim: usize) -> Vectors {
     let mut random = Random::new(5, 0);
     let centers: Vec<f32> = (0..40 * dim).map(|_| random.unit() as f32 - 0.5).collect();

@@ -13,7 +13,7 @@ use turnwise_core::error::Result;
 pub struct Definition {
     /// Name on the command line and in recipes.
     pub name: &'static str,
-    /// Name in earlier versions, if it was different. It is accepted wherever the name is, and recipe files store it.
+    /// Name in earlier versions, if it was different. It is still accepted as a name, and recipe files store it.
     pub former_name: Option<&'static str>,
     /// One-line description: which vectors the objective trains, and how it trains them.
     pub about: &'static str,
@@ -30,7 +30,7 @@ pub struct Definition {
     pub role: Role,
     /// Default minimum number of turns of a dialogue.
     pub min_turns: usize,
-    /// Training with gradient steps; `None` if a linear layer is computed in closed form instead.
+    /// Properties of training with gradient steps; `None` if a linear layer is computed in closed form instead.
     pub steps: Option<StepTraining>,
 }
 
@@ -82,9 +82,9 @@ pub struct StepTraining {
     pub learning_rate: f64,
     /// Default maximum number of tokens of a sequence.
     pub max_tokens: usize,
-    /// Default temperature; 1 if the loss has none.
+    /// Default temperature; 1 if the loss has no temperature.
     pub temperature: f64,
-    /// True if the lower half of the layers is frozen by default, false if no layer is.
+    /// True if the lower half of the layers is frozen by default, false if no layer is frozen.
     pub freezes_half: bool,
     /// Default auxiliary objectives and their weights.
     pub auxiliary: &'static [(ObjectiveName, f64)],
@@ -120,7 +120,7 @@ impl Debug for ObjectiveBuilder {
     }
 }
 
-/// Data from which an objective is created.
+/// Inputs for the creation of an objective.
 pub struct Setup<'a> {
     /// The model, before training.
     pub model: &'a Trainable,
@@ -128,13 +128,13 @@ pub struct Setup<'a> {
     pub data: &'a TrainingSet,
     /// Seed of the run.
     pub seed: u64,
-    /// Computes the inputs that take long, on demand.
+    /// Computes expensive inputs on demand.
     pub sources: &'a dyn Sources,
 }
 
-/// Computes inputs that only some objectives need and that take long to compute.
+/// Computes expensive inputs that only some objectives need.
 pub trait Sources {
-    /// Fits a teacher, which provides dialogue similarities, on each corpus.
+    /// Fits a teacher on each corpus. Returns each teacher, which provides dialogue similarities, with its dialogues.
     fn teachers(&self) -> Result<Vec<Group>>;
 
     /// Mines hard negatives. Texts are truncated to `max_tokens` tokens before they are encoded.
@@ -158,7 +158,7 @@ impl Definition {
 }
 
 impl StepTraining {
-    /// The most common properties and defaults, with a function that reads the settings of the objective.
+    /// Creates the most common properties and defaults, with a function that reads the settings of the objective.
     pub const fn new(settings: fn(&mut Given<'_>) -> ObjectiveBuilder) -> Self {
         StepTraining {
             in_batch: false,

@@ -7,8 +7,8 @@
 //! with zeros where two turns are more than a window apart. The cross-representation is `Ẽ = C·Eᵒʷⁿ`, averaged over the
 //! tokens of the other interlocutor.
 //!
-//! The mean is moved inside the product: the weight of a token is its dot product with the sum of the other
-//! interlocutor's tokens in the window. The token-by-token matrix is therefore never computed.
+//! The mean over the tokens is moved inside the product: the weight of a token is its dot product with the sum of the
+//! other interlocutor's tokens in the window. The token-by-token matrix is therefore never computed.
 
 use std::{borrow::Cow, ops::Range};
 
@@ -76,14 +76,16 @@ pub struct Dial2vec {
     pub negatives: usize,
     /// Temperature τ of the softmax.
     pub temperature: f64,
-    /// Window size w: turns that are further apart do not match.
+    /// Window size w, in turns. Turns that are further apart are not matched.
     pub window: usize,
     /// Maximum number of tokens of a dialogue; longer dialogues are truncated.
     pub max_tokens: usize,
-    /// Follows the released code instead of the paper. Negative samples always keep the turns of the first speaker, and
-    /// dialogues with fewer than five turns are skipped. The loss is also divided by the number of samples.
+    /// True to follow the released code instead of the paper. Negative samples then always keep the turns of the first
+    /// speaker, and dialogues with fewer than five turns are skipped. The loss is also divided by the number of
+    /// samples.
     pub as_coded: bool,
-    /// Number of rows of the model's turn and role embeddings, if it has them.
+    /// Number of rows of the model's turn embeddings, and of its role embeddings; `None` if the model has no such
+    /// table.
     pub tables: (Option<usize>, Option<usize>),
     /// Locations of all turns by role, from which negative turns are drawn.
     turns_by_role: Vec<Vec<TurnLocation>>,
@@ -113,7 +115,8 @@ impl Dial2vec {
         })
     }
 
-    /// Builds the sequence of one sample. Each entry of `turns` holds the token ids and the side of a turn.
+    /// Builds the sequence of one sample, and returns it with its turns. Each entry of `turns` has the token ids and
+    /// the side of a turn; for the side, see [`Turn`].
     fn sample(&self, data: &TrainingSet, turns: &[(Cow<'_, [u32]>, usize)]) -> (Sequence, Vec<Turn>) {
         let mut sequence = Sequence::new(data.before.clone());
         let filled = |rows: Option<usize>| rows.map(|_| vec![0; data.before.len()]);
@@ -205,9 +208,9 @@ impl Objective for Dial2vec {
 struct Turn {
     /// Rows of the turn's tokens, counted from the start of the sequence.
     rows: Range<usize>,
-    /// 0 for the speaker with the same turns in all samples, 1 for the other speakers.
+    /// 0 for the speaker whose turns are the same in all samples, 1 for the other speakers.
     side: usize,
-    /// Number of the turn in the dialogue.
+    /// Index of the turn in the dialogue.
     number: usize,
 }
 
@@ -219,7 +222,7 @@ struct Matched {
     samples: usize,
     window: usize,
     temperature: f64,
-    /// Factor of the loss: 1, or one over the number of samples as in the released code.
+    /// Factor of the loss: 1 as in the paper, or 1 divided by the number of samples as in the released code.
     factor: f64,
 }
 
@@ -255,7 +258,7 @@ impl Matched {
 struct Sums {
     /// For each turn, the sum over its tokens.
     turns: Vec<Vec<Part>>,
-    /// For each turn, the sum over the turns of the other side in the window.
+    /// For each turn, the sum over the turns of the other side that are within the window.
     near: Vec<Vec<Part>>,
     /// For each sample and side, the mean over the tokens of this side, as a weighted sum of turns.
     sides: Vec<Vec<Part>>,

@@ -135,7 +135,7 @@ impl DialogueCse {
     }
 }
 
-/// Parameters of the two-layer network that computes the weight of a turn.
+/// Creates the parameters of the two-layer network that computes the weight of a turn.
 fn aggregation_network(width: usize, seed: u64, device: &Device) -> Result<Vec<Parameter>> {
     let [weight, bias] = losses::layer("turns.inner", [width, width], seed, 0, device)?;
     // The second layer has no bias, because the softmax over the turns would cancel it.
@@ -190,13 +190,14 @@ impl Objective for DialogueCse {
     }
 }
 
-/// Number of random draws of a negative before all dialogues are searched.
+/// Maximum number of random draws for a negative. If none is suitable, all dialogues are searched.
 const MAX_DRAWS: usize = 20;
 
-/// Draws an utterance from a different dialogue. Its text differs from the true response.
+/// Draws an utterance from a dialogue other than `own`, and returns its token ids. Its text differs from the true
+/// response.
 fn random_negative(data: &TrainingSet, own: u32, response: &[u32], random: &mut Random) -> Result<Vec<u32>> {
     let mut dialogue = own;
-    // A short response such as "Yes." occurs in many dialogues.
+    // A short response such as "Yes." occurs in many dialogues, so one draw may not be enough.
     for _ in 0..MAX_DRAWS {
         dialogue = other_dialogue(data, own, random);
         let turn = random.below(data.turn_counts()[dialogue as usize] as usize) as u32;
@@ -250,14 +251,14 @@ impl Responses {
         tokens
     }
 
-    /// Context-aware embeddings of the responses with mean aggregation (I₂).
+    /// Computes the context-aware embeddings of the responses with mean aggregation (I₂).
     fn mean_aggregated(&self, states: &Tensor, responses: &Tensor, tokens: &Tokens) -> Candle<Tensor> {
         let contexts = pool(states, tokens.contexts.clone())?;
         let of_token = contexts.index_select(&losses::indices(&tokens.example, states)?, 0)?;
         matched(responses, &of_token, &tokens.sums)
     }
 
-    /// Context-aware embeddings of the responses with weighted aggregation (I₁).
+    /// Computes the context-aware embeddings of the responses with weighted aggregation (I₁).
     fn weighted_aggregated(&self, states: &Tensor, responses: &Tensor, tokens: &Tokens) -> Candle<Tensor> {
         let turns = pool(states, tokens.turns.clone())?;
         // Each turn is matched with every response, so the tokens of a response are repeated per turn.
@@ -291,7 +292,7 @@ impl Responses {
     }
 }
 
-/// `Σ (w·r/√d)·r` over the tokens `r` of each response. `with` holds the vector `w` of each token.
+/// Computes `Σ (w·r/√d)·r` over the tokens `r` of each response. `with` has the vector `w` of each token.
 fn matched(responses: &Tensor, with: &Tensor, sums: &[Vec<Part>]) -> Candle<Tensor> {
     let scale = (responses.dim(1)? as f64).sqrt();
     let weights = ((responses * with)?.sum_keepdim(1)? / scale)?;

@@ -1,7 +1,7 @@
 //! Hard negatives: responses from other dialogues that are similar to the true response, by embedding or by BM25.
 //!
 //! A response that is too similar may also be correct (a false negative). Two kinds of candidates are therefore
-//! excluded: those with a cosine similarity of at least a bound, and mutual nearest neighbors of the response.
+//! excluded: those with a cosine similarity at or above a bound, and mutual nearest neighbors of the response.
 
 use std::collections::HashMap;
 
@@ -93,7 +93,7 @@ impl HardNegatives {
     }
 
     /// Draws a hard negative for the utterance with the token ids `ids` in `dialogue`. The negative is from a different
-    /// dialogue. Returns `None` if there is none.
+    /// dialogue. Returns `None` if there is no such negative.
     pub fn draw(&self, ids: &[u32], dialogue: u32, random: &mut Random) -> Option<TurnLocation> {
         let near = &self.near[*self.numbers.get(ids)? as usize];
         let locations = near.iter().map(|n| self.locations[*n as usize]);

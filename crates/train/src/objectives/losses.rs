@@ -19,7 +19,7 @@ pub(crate) fn means(states: &Tensor, packed: &Packed) -> Result<Tensor> {
 /// Number of sequences that are encoded together.
 const BATCH: usize = 64;
 
-/// Encodes sequences without gradients. Returns the normalized mean of the hidden states of each sequence.
+/// Encodes sequences without gradients. Returns the L2-normalized mean of the hidden states of each sequence.
 pub(crate) fn unit_means(model: &Trainable, sequences: &[Sequence]) -> error::Result<Vectors> {
     let mut vectors = Vectors::new(model.width());
     for chunk in sequences.chunks(BATCH) {
@@ -31,8 +31,8 @@ pub(crate) fn unit_means(model: &Trainable, sequences: &[Sequence]) -> error::Re
     Ok(vectors)
 }
 
-/// Mask that excludes pairs of utterances with the same text from the in-batch negatives. It is added to the scores and
-/// has one row and one column per utterance.
+/// Returns a mask that excludes pairs of utterances with the same text from the in-batch negatives. The mask has one
+/// row and one column per utterance, and is added to the scores.
 pub(super) fn duplicate_mask(utterances: &[Sequence]) -> Vec<f32> {
     let same = |a: usize, b: usize| a != b && utterances[a].ids == utterances[b].ids;
     let count = utterances.len();
@@ -40,7 +40,7 @@ pub(super) fn duplicate_mask(utterances: &[Sequence]) -> Vec<f32> {
     pairs.map(|(a, b)| if same(a, b) { MASKED } else { 0.0 }).collect()
 }
 
-/// Parameters of a linear layer with shape `[outputs, inputs]`: random weights and a zero bias.
+/// Creates the parameters of a linear layer with shape `[outputs, inputs]`: random weights and a zero bias.
 pub(super) fn layer(
     name: &str,
     shape: [usize; 2],
@@ -65,12 +65,12 @@ pub(super) fn apply(layer: &[Tensor], x: &Tensor, activation: Option<Activation>
     linear(x, &layer[0].to_dtype(x.dtype())?, &layer[1].to_dtype(x.dtype())?, activation)
 }
 
-/// Row indices as a tensor on the device of `like`.
+/// Returns row indices as a tensor on the device of `like`.
 pub(super) fn indices(rows: &[u32], like: &Tensor) -> Result<Tensor> {
     Tensor::from_slice(rows, rows.len(), like.device())
 }
 
-/// Initial weights of a linear layer, uniform in ±1/√inputs.
+/// Returns random initial weights of a linear layer, uniformly distributed in ±1/√inputs.
 pub(super) fn random_weights(shape: [usize; 2], seed: u64, stream: u64) -> Vec<f32> {
     let bound = 1.0 / (shape[1] as f64).sqrt();
     let unit = |i| (hash64(hash64(seed, stream), i) >> 11) as f64 / (1u64 << 53) as f64;
@@ -80,19 +80,19 @@ pub(super) fn random_weights(shape: [usize; 2], seed: u64, stream: u64) -> Vec<f
 /// Value that is added to a score to exclude it from the softmax.
 pub(super) const MASKED: f32 = -1e4;
 
-/// Dot products of all pairs of a row of `a` and a row of `b`, plus a mask.
+/// Computes the dot product of each row of `a` with each row of `b`, and adds a mask.
 pub(super) fn scores(a: &Tensor, b: &Tensor, mask: &[f32]) -> Result<Tensor> {
     let products = a.matmul(&b.t()?)?;
     let mask = Tensor::from_slice(mask, products.shape(), a.device())?.to_dtype(a.dtype())?;
     products + mask
 }
 
-/// L2-normalizes the rows. The epsilon keeps zero rows at zero.
+/// L2-normalizes the rows. A small epsilon avoids a division by zero, so zero rows stay zero.
 pub(super) fn unit(x: &Tensor) -> Result<Tensor> {
     x.broadcast_div(&(x.sqr()?.sum_keepdim(D::Minus1)? + 1e-12)?.sqrt()?)
 }
 
-/// Cosine similarities of corresponding rows of `a` and `b`.
+/// Computes the cosine similarity of each row of `a` with the same row of `b`.
 pub(super) fn cosines(a: &Tensor, b: &Tensor) -> Result<Tensor> {
     (unit(a)? * unit(b)?)?.sum(D::Minus1)
 }

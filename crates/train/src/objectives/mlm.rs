@@ -163,7 +163,7 @@ impl Loss for Masked {
         let picked = states.index_select(&losses::indices(rows, states)?, 0)?;
         let cast = |t: &Tensor| t.to_dtype(states.dtype());
         let transformed = losses::apply(&self.heads, &picked, Some(Activation::Gelu))?;
-        // Layer normalization without a residual.
+        // Layer normalization without a residual connection.
         let normed = add_norm(&transformed, &transformed.zeros_like()?, &cast(norm)?, self.epsilon, None)?;
         let logits = linear(&normed, &cast(&self.table)?, &cast(output_bias)?, None)?;
         let log_likelihoods = losses::log_likelihoods(&logits, targets)?.squeeze(1)?;

@@ -88,7 +88,7 @@ objectives! {
     SelfDistillation: self_distillation::SELF_DISTILLATION,
 }
 
-/// Objective with the alias `auto`: the best objective for dialogues, see "What training gains" in
+/// Objective that the name `auto` selects: the best objective for dialogues, see "What training gains" in
 /// benchmarks/README.md.
 const AUTO: ObjectiveName = ObjectiveName::Neighbors;
 
@@ -125,7 +125,7 @@ impl TryFrom<String> for ObjectiveName {
     }
 }
 
-/// Name in stored recipes. It never changes, because checkpoints contain a hash of the recipe.
+/// Returns the name in stored recipes. This name never changes, because checkpoints contain a hash of the recipe.
 impl From<ObjectiveName> for String {
     fn from(objective: ObjectiveName) -> String {
         let Definition { name, former_name, .. } = objective.definition();
@@ -157,7 +157,7 @@ pub trait Objective: Send + Sync {
     fn prepare(&self, data: &TrainingSet, examples: &mut [(TurnLocation, Random)]) -> Result<Prepared>;
 }
 
-/// Location of an example in the training set. Some objectives store indices of their own lists instead.
+/// Location of an example in the training set. Some objectives store indices into their own lists instead.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct TurnLocation {
     /// Index of the dialogue in the training set.
@@ -177,7 +177,7 @@ pub struct Prepared {
     loss: Box<dyn Loss>,
 }
 
-/// Loss of a batch, with the data that it needs besides the output of the encoder.
+/// Loss of a batch, with the data that it needs in addition to the output of the encoder.
 trait Loss: Send {
     /// Computes the mean loss over the examples.
     ///
@@ -185,7 +185,7 @@ trait Loss: Send {
     /// `input` has one row per token: the hidden state of the token.
     fn compute(&self, packed: &Packed, input: &Tensor) -> Candle<Tensor>;
 
-    /// Structure of the sequences of a batch with `count` examples, see [`Prepared::shape`].
+    /// Returns the structure of the sequences of a batch with `count` examples; see [`Prepared::shape`].
     fn shape(&self, count: usize) -> serde_json::Value {
         serde_json::json!({ "count": count })
     }
@@ -216,7 +216,7 @@ impl Prepared {
         }
     }
 
-    /// Computes the mean loss from the mean vector of each sequence. Only for batches with `is_pooled`.
+    /// Computes the mean loss from the mean vector of each sequence. Valid only if `is_pooled` is true.
     pub fn pooled_loss(&self, means: &Tensor) -> Candle<Tensor> {
         self.loss.compute(&self.packed, means)
     }
@@ -228,7 +228,7 @@ pub(crate) fn turns_of(data: &TrainingSet, min_turns: u32) -> Vec<TurnLocation> 
     long.flat_map(|(dialogue, turns)| (0..*turns).map(move |turn| TurnLocation { dialogue, turn })).collect()
 }
 
-/// Returns an error if there is no second dialogue to draw negatives from.
+/// Returns an error if the data has no second dialogue from which negatives can be drawn.
 fn check_several_dialogues(data: &TrainingSet) -> Result<()> {
     match data.len() < 2 {
         true => Err(Error::data("negative responses need at least two dialogues, but the data has only one")),

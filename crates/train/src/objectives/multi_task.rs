@@ -89,9 +89,9 @@ impl Objective for MultiTask {
     }
 }
 
-/// Weighted sum of the losses of several batches, which are concatenated.
+/// Weighted sum of the losses of several batches, whose sequences are concatenated.
 struct Joined {
-    /// Batches of the objectives, the main one first, with the weights of their losses.
+    /// Batches of the objectives with the weights of their losses. The batch of the main objective is first.
     parts: Vec<(Prepared, f64)>,
     /// True if all losses need only the pooled embedding of each sequence.
     is_pooled: bool,

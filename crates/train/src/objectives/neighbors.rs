@@ -5,7 +5,7 @@
 //! similarities to the rest of the batch into a distribution. The loss is the cross-entropy between the
 //! distribution of the teacher and that of the encoder.
 //!
-//! No pair is labeled as negative: the teacher gives a similarity for every pair of dialogues.
+//! No pair is labeled as negative: the teacher provides a similarity for every pair of dialogues.
 
 use candle_core::{Result as Candle, Tensor};
 
@@ -58,7 +58,8 @@ pub struct Neighbors {
     pub temperature: f64,
     /// Maximum number of tokens of a dialogue; longer dialogues are truncated.
     pub max_tokens: usize,
-    /// One group per corpus. A batch has dialogues of one group: a teacher has similarities only for its own dialogues.
+    /// One group per corpus. A batch has dialogues of only one group, because a teacher knows only the similarities of
+    /// its own dialogues.
     pub groups: Vec<Group>,
 }
 
@@ -66,15 +67,15 @@ pub struct Neighbors {
 pub struct Group {
     /// Teacher of the dialogues.
     pub teacher: Teacher,
-    /// Index in the training set of each dialogue of the teacher.
+    /// For each dialogue of the teacher, its index in the training set.
     pub known: Vec<u32>,
 }
 
 impl Neighbors {
-    /// Number of examples of each group per epoch.
+    /// Returns the number of examples of each group per epoch.
     ///
-    /// The number grows with the size of the group and with the weight of its teacher, which measures confidence. A
-    /// teacher with low confidence would undo what the encoder learned from the other teachers.
+    /// The number grows with the size of the group and with the confidence of its teacher. A teacher with low
+    /// confidence would undo what the encoder learned from the other teachers.
     fn shares(&self) -> Vec<usize> {
         let known = |group: &Group| group.teacher.len() as f64;
         let weighted = |group: &Group| known(group) * group.teacher.agreement().max(MIN_CONFIDENCE).powf(1.5);
@@ -110,13 +111,14 @@ impl Objective for Neighbors {
                 chosen.push(n);
             }
         };
-        // Examples of the first example's group, then random dialogues of this group until the batch is full.
+        // Add the examples from the group of the first example, then random dialogues of this group until the batch is
+        // full.
         let mut more = Random::new(draw.clone().bits(), 0);
         let more = (0..4 * size as u64)
             .map(|n| (more.below(teacher.len()), Random::new(draw.clone().bits(), 1 + n)));
         let given = examples.iter().filter(|(location, _)| location.turn == first.turn);
         let given = given.map(|(location, random)| (location.dialogue as usize, random.clone()));
-        // For a quarter of the batch, neighbors of the dialogue are added, too.
+        // Neighbors are added for a number of dialogues: at most a quarter of the batch size.
         let mut seeds = size / (1 + NEAR);
         for (own, mut random) in given.chain(more) {
             add(own);

@@ -2,7 +2,7 @@
 //! dialogue, or a random turn of another dialogue?
 //!
 //! The input sequence is a short context and a response. A linear layer on the first token (`[CLS]`) predicts the
-//! class. Relevance is one of two usual post-training tasks for response selection. The other task is masked language
+//! class. This is one of two common post-training tasks for response selection. The other task is masked language
 //! modeling (`mlm`).
 
 use candle_core::{Device, Result as Candle, Tensor};
@@ -42,12 +42,12 @@ pub static RELEVANCE: Definition = Definition {
 /// Number of classes: true next turn, other turn of the same dialogue, turn of another dialogue.
 const CLASSES: usize = 3;
 
-/// The objective `relevance`: classifies a response as the next turn, a turn of the same dialogue, or neither.
+/// The objective `relevance`: classifies a response as the next turn, another turn of the same dialogue, or neither.
 pub struct Relevance {
     /// Maximum number of context turns before the response.
     pub context: usize,
-    /// Maximum number of tokens of a sequence. The response gets at most half of them, and a long context loses its
-    /// start.
+    /// Maximum number of tokens of a sequence. The response gets at most half of them. A context that is too long is
+    /// truncated at its start.
     pub max_tokens: usize,
     heads: Vec<Parameter>,
 }
@@ -85,7 +85,7 @@ impl Objective for Relevance {
     }
 
     fn examples(&self, data: &TrainingSet) -> Result<Vec<TurnLocation>> {
-        // The second class needs a turn besides the response and the turn before it.
+        // The second class needs a third turn, other than the response and the turn before it.
         Ok(turns_of(data, 3).into_iter().filter(|location| location.turn > 0).collect())
     }
 

@@ -4,8 +4,9 @@
 //! The context turns form one sequence, and the response is a second sequence. Identical responses in a batch are not
 //! negatives of each other.
 //!
-//! `responses` compares the embeddings by cosine similarity, as at inference. Its loss covers both directions.
-//! `siamese-s` and `siamese-m` are baselines of the DialogueCSE paper. Their extra layers are discarded after training.
+//! `responses` compares the embeddings by cosine similarity, as at inference. Its loss covers both directions: from
+//! context to response, and from response to context. `siamese-s` and `siamese-m` are baselines of the DialogueCSE
+//! paper. Their extra layers are discarded after training.
 
 use candle_core::{Device, Result as Candle, Tensor};
 
@@ -74,7 +75,7 @@ fn read(given: &mut Given<'_>, matching: Matching, context: usize) -> ObjectiveB
 /// Matching function between context and response embeddings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Matching {
-    /// Cosine similarity without extra layers; the loss covers both directions.
+    /// Cosine similarity without extra layers. The loss also covers the direction from response to context.
     Cosine,
     /// SiameseBERT-S: a linear layer with tanh on the response (Yang et al. 2018), then a dot product.
     Layer,
@@ -171,7 +172,7 @@ impl Pairs {
         match self.matching {
             Matching::Cosine => Ok([losses::unit(contexts)?, losses::unit(responses)?]),
             Matching::Layer => {
-                // Scaled by √width, as in attention: large dot products would saturate the softmax.
+                // Divide by √width, as in attention: large dot products would saturate the softmax.
                 let scale = (contexts.dim(1)? as f64).sqrt();
                 Ok([(contexts / scale)?, layer(0, responses, None)?.tanh()?])
             }

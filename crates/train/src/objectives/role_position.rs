@@ -67,7 +67,7 @@ pub struct RolePosition {
     pub temperature: f64,
     /// Maximum number of tokens of an utterance.
     pub max_tokens: usize,
-    /// Prototype of each class, a unit vector; zeros if the class has no utterances.
+    /// Prototypes of all classes, concatenated. A prototype is a unit vector, or zero if the class has no utterances.
     prototypes: Vec<f32>,
     /// Logarithm of the prior probability of each class.
     log_priors: [f32; CLASSES],
@@ -130,7 +130,8 @@ impl RolePosition {
     }
 }
 
-/// Returns the class of a turn. "First" and "second" take precedence over "last" and "second to last".
+/// Returns the class of a turn. In a short dialogue, the positions "first" and "second" take precedence over "last" and
+/// "second to last".
 fn class(role: u32, turn: u32, turns: u32) -> u32 {
     let position = match (turn, turns - turn) {
         (0, _) => 0,
@@ -199,7 +200,7 @@ mod tests {
         assert_eq!(classes(2), [0, 1]);
         assert_eq!(classes(3), [0, 1, 2]);
         assert_eq!(classes(6), [0, 1, 4, 4, 3, 2]);
-        // The second role has its own classes; all further roles share theirs.
+        // The second role has its own classes. All roles after it share the same classes.
         assert_eq!(class(1, 5, 6), POSITIONS + 2);
         assert_eq!((class(2, 0, 6), class(9, 0, 6)), (2 * POSITIONS, 2 * POSITIONS));
     }

@@ -1,7 +1,7 @@
 //! Self-distillation: a regularizer against forgetting. Utterance embeddings stay close to those of the base model.
 //!
-//! Training on dialogue topics makes the embeddings of single sentences slightly worse. The loss of an utterance is `1
-//! - cos` between its current and its original embedding.
+//! Training on dialogue topics makes the embeddings of single sentences slightly worse. The loss of an utterance is the
+//! cosine distance between its current and its original embedding.
 
 use candle_core::{Result as Candle, Tensor};
 

@@ -57,12 +57,12 @@ pub(crate) struct Attention {
 }
 
 impl Attention {
-    /// Writes the attention output, one row of `width` elements per token.
+    /// Writes the attention output to `out`, one row of `width` elements per token.
     pub(crate) fn apply(&self, projected: &[f32], width: usize, out: &mut [f32]) {
         self.each(projected, out, (width, width), |_, of, out| training::attend(of, out));
     }
 
-    /// Writes the gradients with respect to the queries, keys and values.
+    /// Writes the gradients with respect to the queries, keys and values to `of_projected`.
     pub(crate) fn backward(
         &self,
         projected: &[f32],

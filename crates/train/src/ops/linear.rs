@@ -1,6 +1,7 @@
 //! Linear layer with an optional activation: `activation(x·Wᵀ + b)`, and parallel matrix products on the CPU.
 //!
-//! One thread sums each element of a product in a fixed order, so the result does not depend on the number of threads.
+//! Each element of a product is summed by one thread in a fixed order. The result therefore does not depend on the
+//! number of threads.
 
 use std::sync::OnceLock;
 
@@ -180,7 +181,7 @@ impl<'a> Matrix<'a> {
         Matrix { rows: self.columns, columns: self.rows, transposed: !self.transposed, ..self }
     }
 
-    /// Column stride and row stride.
+    /// Returns the column stride and the row stride.
     fn strides(&self) -> (isize, isize) {
         match self.transposed {
             false => (1, self.columns as isize),

@@ -1,11 +1,12 @@
-//! Dropout masks as tensors, for operations that consist of candle's operations. They are equal on all devices.
+//! Dropout masks as tensors, for operations that are composed of candle's operations. The masks are equal on all
+//! devices.
 
 use candle_core::{Device, Result, Shape, Tensor};
 use rayon::prelude::*;
 
 use super::Dropout;
 
-/// Returns the factor of every element of a tensor with this shape.
+/// Returns the dropout factor of every element of a tensor with this shape.
 pub(super) fn mask(dropout: Dropout, shape: &Shape, device: &Device) -> Result<Tensor> {
     #[cfg(feature = "cuda")]
     if device.is_cuda() {
@@ -16,8 +17,8 @@ pub(super) fn mask(dropout: Dropout, shape: &Shape, device: &Device) -> Result<T
     Tensor::from_vec(factors, shape, device)
 }
 
-/// Returns the factors of attention weights with the shape (sequences, heads, `longest`, `longest`), where `longest` is
-/// the greatest of `lengths`. Factors of padding are 0.
+/// Returns the dropout factors of attention weights with the shape (sequences, heads, `longest`, `longest`), where
+/// `longest` is the greatest of `lengths`. Factors of padding are 0.
 ///
 /// Each sequence has its own mask, in which the weights are numbered without padding.
 pub(super) fn attention_mask(
@@ -61,8 +62,9 @@ mod gpu {
 
     use crate::ops::Dropout;
 
-    /// `Dropout::factor` for every element. `sequences` has three numbers per sequence: its length and its key. If
-    /// `longest` is 0, there is one sequence, and elements are numbered in order.
+    /// CUDA kernel that computes `Dropout::factor` for every element. `sequences` has three numbers per sequence: its
+    /// length, and the two parts of its key. If `longest` is 0, there is one sequence, and elements are numbered in
+    /// order.
     const SOURCE: &str = r#"
 __device__ unsigned mix(unsigned x) {
     x = (x ^ (x >> 16)) * 0x85ebca6bu;

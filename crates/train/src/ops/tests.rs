@@ -13,7 +13,7 @@ use super::{
 use turnwise_core::random::hash64;
 use turnwise_encoder::Part;
 
-/// Pseudo-random values from -1 to 1.
+/// Returns a tensor of pseudo-random values from -1 to 1.
 pub(crate) fn numbers(shape: (usize, usize), seed: u64) -> Tensor {
     let n = shape.0 * shape.1;
     let data: Vec<f32> =
@@ -36,7 +36,8 @@ fn near(a: &[f32], b: &[f32], what: &str) {
     }
 }
 
-/// Compares the value and the gradients of `ours` with those of `plain`, and the gradients with finite differences.
+/// Compares the value and the gradients of `ours` with those of `plain`. Also compares the gradients with finite
+/// differences.
 fn check(
     arguments: &[Tensor],
     ours: impl Fn(&[Tensor]) -> Result<Tensor>,
@@ -85,7 +86,7 @@ fn check(
 #[test]
 fn linear_layers() {
     for activation in [None, Some(Activation::Gelu), Some(Activation::GeluTanh), Some(Activation::Relu)] {
-        // Use more rows than one block.
+        // Use more rows than one block has, so that several blocks are summed.
         let bias = numbers((1, 9), 3).flatten_all().unwrap();
         let arguments = [numbers((131, 7), 1), numbers((9, 7), 2), bias];
         check(
@@ -149,7 +150,7 @@ where
     }
 }
 
-/// Computes CPU attention with two heads of width 4.
+/// Computes attention with the CPU kernels, for two heads of width 4.
 fn attended(lengths: &Arc<[usize]>, dropped: Option<Dropout>, x: &Tensor) -> Result<Tensor> {
     let with = Attention { lengths: lengths.clone(), heads: 2, dropped };
     let back = with.clone();

@@ -27,19 +27,20 @@ built_in! {
     "words-ecd" "words-jddc" "words-mdc"
 }
 
-/// Description of a built-in recipe: the first line of its file, without the `#`. Empty for an unknown name.
+/// Returns the description of a built-in recipe: the first line of its file, without the `#`. Empty for an unknown
+/// name.
 pub fn about(name: &str) -> &'static str {
     let text = BUILT_IN.iter().find(|(known, _)| *known == name).map_or("", |(_, text)| text);
     text.lines().next().unwrap_or("").trim_start_matches("# ")
 }
 
-/// Names of the built-in recipes.
+/// Returns the names of the built-in recipes.
 pub fn names() -> impl Iterator<Item = &'static str> {
     BUILT_IN.iter().map(|(name, _)| *name)
 }
 
 impl Recipe {
-    /// Returns the built-in recipe with this name, or `None` if there is none.
+    /// Returns the built-in recipe with this name; `None` for an unknown name.
     pub fn known(name: &str) -> Option<Result<Self>> {
         let (_, text) = BUILT_IN.iter().find(|(known, _)| *known == name)?;
         Some(toml::from_str(text).map_err(|e| Error::Internal(format!("the recipe {name}: {e}"))))
@@ -52,8 +53,8 @@ impl Recipe {
         self.dev.iter_mut().for_each(|dev| below(&mut dev.data));
     }
 
-    /// For the model path `runs/NAME/model`, returns NAME if it is a built-in recipe, otherwise `None`. A run of this
-    /// recipe writes the model.
+    /// Returns the name of the built-in recipe whose run writes the model at the path `model`: NAME for
+    /// `runs/NAME/model`. Returns `None` for any other path, or if NAME is not a built-in recipe.
     pub fn that_leaves(model: &str) -> Option<&'static str> {
         let name = model.strip_prefix("runs/")?.strip_suffix("/model")?;
         names().find(|known| *known == name)

@@ -9,17 +9,18 @@ use crate::{
 };
 use turnwise_core::error::{Error, Result};
 
-/// Settings that some objectives use and others do not.
+/// Names of the settings that only some objectives use, separated by spaces.
 const OBJECTIVE_SETTINGS: &str = "context aggregation hard_negatives window profile negatives";
 
-/// Settings that have an effect only if the objective has training steps.
+/// Names of the settings that have an effect only if the objective has training steps, separated by spaces.
 const STEP_SETTINGS: &str = "auxiliary steps batch parts learning_rate warm_up schedule weight_decay clip dropout \
     frozen_layers max_tokens temperature negatives hard_negatives aggregation window profile merge_turns \
     checkpoint_every evaluate_every select patience";
 
-/// Names of the settings that are not stored for an objective without training steps, because they have no effect.
+/// Returns the names of the settings that are not stored for an objective without training steps, because they have no
+/// effect.
 pub(crate) fn not_of_layers() -> impl Iterator<Item = &'static str> {
-    // `evaluate_every = 0` disables the evaluation of the layer.
+    // Keep `evaluate_every`: the value 0 disables the evaluation of the layer.
     STEP_SETTINGS.split_whitespace().filter(|name| *name != "evaluate_every")
 }
 
@@ -38,7 +39,7 @@ pub(super) fn role(recipe: &Recipe) -> Result<()> {
     Ok(())
 }
 
-/// Checks the auxiliary objectives and their weights, and that `--select dev` has evaluations.
+/// Checks the auxiliary objectives and their weights, and that `--select dev` has evaluations to choose from.
 pub(super) fn auxiliary(recipe: &Recipe) -> Result<()> {
     let name = recipe.objective.name();
     for (other, weight) in recipe.auxiliary.iter().flatten() {
@@ -68,7 +69,7 @@ pub(super) fn strength(recipe: &Recipe) -> Result<()> {
         .with_hint("append a layer with --context-layer, or omit --context-weight"))
 }
 
-/// Returns the names of the given settings that only some objectives use.
+/// Returns the names of the settings that the recipe sets and that only some objectives use.
 pub(super) fn of_objectives(recipe: &Recipe) -> Result<Vec<&'static str>> {
     changed(recipe, OBJECTIVE_SETTINGS)
 }

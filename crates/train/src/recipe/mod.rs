@@ -40,8 +40,8 @@ pub struct Recipe {
     /// Batch size: number of examples per step.
     #[serde(default, deserialize_with = "not_zero", skip_serializing_if = "Option::is_none")]
     pub batch: Option<usize>,
-    /// Number of micro-batches per step. More micro-batches need less memory. The gradients differ only by dropout and
-    /// rounding.
+    /// Number of micro-batches per step. More micro-batches need less memory. Compared with one large batch, the
+    /// gradients differ only by dropout and rounding.
     #[serde(default = "one")]
     pub parts: usize,
     /// Peak learning rate.
@@ -78,28 +78,28 @@ pub struct Recipe {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hard_negatives: Option<usize>,
     /// Number of context turns: around a response (`dialoguecse`, `joint`), on each side of an utterance
-    /// (`context-cca`), or before a response (others).
+    /// (`context-cca`), or before a response (other objectives).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub context: Option<usize>,
     /// Aggregation of the context turns (`dialoguecse`, `joint`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub aggregation: Option<Aggregation>,
-    /// Appends a `context-cca` layer to the trained encoder.
+    /// True to append a `context-cca` layer to the trained encoder.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub layer: bool,
-    /// Weight of the context in the `context-cca` layer, from 0 to 1. The original vectors have the rest.
+    /// Weight of the context in the `context-cca` layer, from 0 to 1. The original vectors have the remaining weight.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub strength: Option<f64>,
-    /// Window size in turns (`dial2vec`): turns that are further apart do not match.
+    /// Window size in turns (`dial2vec`): turns that are further apart are not matched.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub window: Option<usize>,
     /// Variant of dial2vec: as in the paper, or as in its released code.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub profile: Option<Profile>,
-    /// Removes the nickname of the addressee at the start of utterances (IRC).
+    /// True to remove the nickname of the addressee at the start of utterances (IRC).
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub strip_nicks: bool,
-    /// Merges consecutive turns of one speaker.
+    /// True to merge consecutive turns of one speaker.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub merge_turns: Option<bool>,
     /// Minimum number of turns; shorter dialogues are skipped.
@@ -126,7 +126,7 @@ pub struct Recipe {
     /// Criterion that selects the step of the saved model.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub select: Option<Selection>,
-    /// Early stopping: number of evaluations without an improvement; 0 disables it.
+    /// Number of evaluations without an improvement after which the run stops early; 0 disables early stopping.
     #[serde(default = "patience")]
     pub patience: usize,
 }
@@ -195,8 +195,8 @@ impl Recipe {
         }
     }
 
-    /// Returns the name of a setting in recipe files. The files use older names for `auxiliary` and `held_out`, so that
-    /// earlier versions can read them.
+    /// Returns the name that a setting has in recipe files. The files use older names for `auxiliary` and `held_out`,
+    /// so that earlier versions can read them.
     pub fn stored_name(setting: &str) -> &str {
         match setting {
             "auxiliary" => "beside",

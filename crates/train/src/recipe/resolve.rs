@@ -1,4 +1,4 @@
-//! Resolution of a recipe: typed settings with all defaults.
+//! Resolution of a recipe: fills in the defaults, and groups the settings into structs for the parts of a run.
 
 use super::{Aggregation, ObjectiveName, Profile, Recipe, check};
 use crate::{
@@ -13,7 +13,7 @@ use turnwise_core::error::{Error, Result};
 /// Default maximum number of held-out dialogues.
 const HELD_OUT: usize = 400;
 
-/// A valid recipe. Its missing settings have the defaults of the objective.
+/// A valid recipe, in which the defaults of the objective replace missing settings.
 #[derive(Debug)]
 pub struct ResolvedRecipe {
     /// The recipe with all defaults, which is saved in the folder of the run.
@@ -44,7 +44,7 @@ pub struct LayerSettings {
 /// Settings of training with gradient steps.
 #[derive(Debug)]
 pub struct StepSettings {
-    /// Creates the main objective.
+    /// Builder of the main objective.
     pub main: ObjectiveBuilder,
     /// Settings of the auxiliary objectives.
     pub auxiliary: Vec<AuxiliarySettings>,
@@ -63,7 +63,7 @@ pub struct StepSettings {
 pub struct AuxiliarySettings {
     /// Name of the objective.
     pub objective: ObjectiveName,
-    /// Creates the objective.
+    /// Builder of the objective.
     pub builder: ObjectiveBuilder,
     /// Weight of the auxiliary loss in the sum of the losses.
     pub weight: f64,
@@ -97,7 +97,7 @@ impl StepSettings {
     }
 }
 
-/// Settings of a recipe, as an objective reads them.
+/// Interface through which an objective reads its settings from a recipe.
 ///
 /// Reading a missing setting writes its default to the recipe. [`Recipe::resolve`] rejects given settings that the
 /// objective does not read.
@@ -116,29 +116,30 @@ impl Given<'_> {
         self.is_auxiliary
     }
 
-    /// Temperature of the softmax.
+    /// Returns the temperature of the softmax.
     pub fn temperature(&self) -> f64 {
         self.temperature
     }
 
-    /// Maximum number of tokens of a sequence.
+    /// Returns the maximum number of tokens of a sequence.
     pub fn max_tokens(&self) -> usize {
         self.max_tokens
     }
 
-    /// Number of context turns.
+    /// Returns the number of context turns; `default` if the recipe does not set it.
     pub fn context(&mut self, default: usize) -> usize {
         self.read.push("context");
         *self.recipe.context.get_or_insert(default)
     }
 
-    /// Number of negatives per positive.
+    /// Returns the number of negatives per positive; `default` if the recipe does not set it.
     pub fn negatives(&mut self, default: usize) -> usize {
         self.read.push("negatives");
         *self.recipe.negatives.get_or_insert(default)
     }
 
-    /// Number of hard negatives among the negatives. A default of 0 is not written to the recipe.
+    /// Returns the number of hard negatives among the negatives; `default` if the recipe does not set it. A default of
+    /// 0 is not written to the recipe.
     pub fn hard_negatives(&mut self, default: usize) -> usize {
         self.read.push("hard_negatives");
         if default > 0 {
@@ -147,19 +148,20 @@ impl Given<'_> {
         self.recipe.hard_negatives.unwrap_or(default)
     }
 
-    /// Aggregation of the context turns.
+    /// Returns the aggregation of the context turns.
     pub fn aggregation(&mut self) -> Aggregation {
         self.read.push("aggregation");
         *self.recipe.aggregation.get_or_insert_default()
     }
 
-    /// Maximum distance between matched turns, in turns (`dial2vec`).
+    /// Returns the maximum distance between matched turns, in turns (`dial2vec`); `default` if the recipe does not set
+    /// it.
     pub fn window(&mut self, default: usize) -> usize {
         self.read.push("window");
         *self.recipe.window.get_or_insert(default)
     }
 
-    /// Variant of dial2vec: as in the paper, or as in its released code.
+    /// Returns the variant of dial2vec: as in the paper, or as in its released code.
     pub fn profile(&mut self) -> Profile {
         self.read.push("profile");
         *self.recipe.profile.get_or_insert_default()
@@ -246,7 +248,8 @@ impl Recipe {
         Ok(settings)
     }
 
-    /// Reads the settings of an objective. Also returns the names of the objective-specific settings among them.
+    /// Reads the settings of an objective. Returns the builder of the objective, and the names of the settings that it
+    /// read through [`Given`].
     fn read_settings(
         &mut self,
         training: &StepTraining,
@@ -265,7 +268,7 @@ impl Recipe {
         (settings, given.read)
     }
 
-    /// Resolves an auxiliary objective with this weight and default settings.
+    /// Returns the settings of an auxiliary objective: the given weight, and defaults for all other settings.
     fn auxiliary_settings(
         &self,
         objective: ObjectiveName,

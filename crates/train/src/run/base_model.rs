@@ -53,7 +53,7 @@ impl BaseModel {
         Ok((BaseModel { name: found.name, repository: found.repository, folder }, recipe))
     }
 
-    /// Reports that the base model already has a dense layer, or that its pooling is replaced.
+    /// Notifies the observer if the base model already has a dense layer, or if mean pooling replaces its pooling.
     pub(super) fn report(&self, recipe: &ResolvedRecipe, observer: &dyn RunObserver) {
         let name = &recipe.file.model;
         if recipe.steps.is_none() {
@@ -73,8 +73,8 @@ impl BaseModel {
     }
 }
 
-/// Returns the model that the steps start from: the base model, or a copy with a turn separator if the recipe needs one
-/// and the model has none.
+/// Returns the model that the steps start from: the base model, or a copy with a turn separator if the recipe needs a
+/// separator and the base model has none.
 pub(super) fn with_separator(
     base: &ModelFolder,
     run_folder: &Path,
@@ -103,7 +103,7 @@ pub(super) fn with_separator(
 pub(super) fn trained_pipeline(base: &ModelFolder) -> Result<Pipeline> {
     let mut pipeline = base.pipeline().clone();
     pipeline.pooling.modes = vec![PoolingMode::Mean];
-    // The means of training include the tokens of the prompt.
+    // Mean pooling during training includes the tokens of the prompt.
     pipeline.pooling.include_prompt |= !pipeline.prompts.text(None)?.is_empty();
     Ok(pipeline)
 }

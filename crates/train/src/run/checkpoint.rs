@@ -38,7 +38,7 @@ pub(super) fn save(folder: &Path, trainer: &Trainer, run: &str) -> Result<()> {
     save_as(folder, &format!("step-{:08}", trainer.optimizer.steps()), trainer, run)
 }
 
-/// Writes the checkpoint of the current step, atomically, under a given name.
+/// Writes the checkpoint of the current step, atomically, to the subfolder `name` of a folder of checkpoints.
 pub(super) fn save_as(folder: &Path, name: &str, trainer: &Trainer, run: &str) -> Result<()> {
     let target = folder.join(name);
     let temporary = files::temporary_path(&target);
@@ -70,7 +70,7 @@ pub(super) fn save_as(folder: &Path, name: &str, trainer: &Trainer, run: &str) -
     files::replace_folder(&temporary, &target, &folder.join(format!("{name}.old")))
 }
 
-/// Lists the regular checkpoints of a folder with their steps, in ascending order.
+/// Lists the regular checkpoints (`step-N`) of a folder with their steps, in ascending order.
 pub(super) fn list(folder: &Path) -> Vec<(u64, PathBuf)> {
     let Ok(entries) = fs::read_dir(folder) else { return Vec::new() };
     let mut found: Vec<(u64, PathBuf)> = entries
@@ -82,7 +82,7 @@ pub(super) fn list(folder: &Path) -> Vec<(u64, PathBuf)> {
     found
 }
 
-/// Removes all regular checkpoints except the last `kept` ones, and always keeps at least one.
+/// Removes old regular checkpoints (`step-N`). Keeps the last `kept` of them, and at least one.
 pub(super) fn prune(folder: &Path, kept: usize) -> Result<()> {
     let all = list(folder);
     let old = all.len().saturating_sub(kept.max(1));

@@ -23,15 +23,15 @@ use turnwise_corpus::{
 use turnwise_eval::halves::{MIN_HELD_OUT, can_be_split};
 use turnwise_store::{Manifest, Snapshot};
 
-/// Number of rejected records that are reported one by one.
+/// Maximum number of rejected records that are reported one by one.
 const REPORTED_REJECTS: u64 = 5;
 
 /// The dialogues of all corpora, without duplicates.
 pub(super) struct Corpora {
     pub(super) dialogues: DiskVec<Dialogue>,
-    /// For each corpus, the index after its last dialogue.
+    /// For each corpus, the index of its last dialogue, plus 1.
     pub(super) ends: Vec<usize>,
-    /// Path of each corpus, as given in the recipe. A path with only duplicates is left out.
+    /// Path of each corpus, as given in the recipe. A path with only duplicates is omitted.
     pub(super) paths: Vec<PathBuf>,
 }
 
@@ -97,8 +97,8 @@ impl Corpora {
         self.retain(&kept);
     }
 
-    /// Removes and returns up to `most` dialogues for evaluation, at most a tenth of all. Returns an empty list if
-    /// these are fewer than [`MIN_HELD_OUT`] dialogues.
+    /// Removes dialogues for evaluation, and returns them. These are at most `most` dialogues, and at most a tenth of
+    /// all. If they would be fewer than [`MIN_HELD_OUT`], removes nothing and returns an empty list.
     ///
     /// The choice does not depend on the seed of the run, so runs with different seeds are evaluated on the same
     /// dialogues.
@@ -195,7 +195,7 @@ pub(super) fn read_files(
     reader.each_dialogue(paths, &mut event, take)?.into_result()
 }
 
-/// Error for a path that is neither a file, nor a folder, nor the name of an index.
+/// Returns the error for a path that is neither a file, nor a folder, nor the name of an index.
 fn not_found(path: &Path, indexes: &Path) -> Error {
     let (named, indexes) = (path.display(), indexes.display());
     Error::input(format!("there is no file or folder {named}, and no index of that name in {indexes}"))
@@ -207,7 +207,7 @@ struct Reading {
     dialogues: DiskVec<Dialogue>,
     /// Hashes of the dialogues, including their ids.
     seen: HashSet<IdKey>,
-    /// Number of dialogues that were skipped because an equal one was read before.
+    /// Number of dialogues that were skipped because an equal dialogue was read before.
     duplicates: u64,
 }
 

@@ -38,14 +38,14 @@ pub(super) struct Curves<'a> {
     pub(super) kept: Option<u64>,
 }
 
-/// One plot of the picture.
+/// One plot in `curves.svg`.
 struct Plot {
     series: Vec<Series>,
     /// Label of the x axis.
     along: &'static str,
     /// Title, which is also the label of the y axis.
     name: String,
-    /// True if the step of the saved model is marked.
+    /// True to mark the step of the saved model in the plot.
     is_marked: bool,
 }
 
@@ -60,7 +60,7 @@ impl Curves<'_> {
     fn picture(&self, recipe: &ResolvedRecipe) -> String {
         let Recipe { objective, model, seed, .. } = &recipe.file;
         let plots = self.plots();
-        // A run without steps has no kept step to mark.
+        // A run without gradient steps has no step to mark.
         let kept = self.kept.filter(|_| !self.steps.is_empty());
         let mark = kept.map(|step| Mark { at: step as f64, name: format!("kept: step {step}") });
         let corpora: Vec<String> = recipe.file.corpus.iter().map(|path| path.display().to_string()).collect();
@@ -144,7 +144,7 @@ impl Curves<'_> {
     }
 }
 
-/// Shortens a line to `most` characters.
+/// Shortens a line to at most `most` characters, and marks the cut with an ellipsis.
 fn cut(line: &str, most: usize) -> String {
     match line.char_indices().nth(most) {
         Some((end, _)) => format!("{}…", &line[..end]),
@@ -152,12 +152,12 @@ fn cut(line: &str, most: usize) -> String {
     }
 }
 
-/// Last component of a path.
+/// Returns the last component of a path.
 fn short(path: &str) -> String {
     path.rsplit('/').find(|part| !part.is_empty()).unwrap_or(path).to_owned()
 }
 
-/// Exponential moving average with weight 0.1 for each new value, as in the progress bar.
+/// Returns the exponential moving average of the values, as in the progress bar. Each new value has the weight 0.1.
 fn smoothed(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
     let mut now = points.first().map_or(0.0, |p| p.1);
     let next = |(step, value): &(f64, f64)| {
@@ -167,7 +167,7 @@ fn smoothed(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
     points.iter().map(next).collect()
 }
 
-/// Plots the canonical correlations of the layer and the random baseline.
+/// Returns a plot of the canonical correlations of the layer, with the random baseline.
 fn correlations(learned: &Learned) -> Plot {
     let Learned { correlations, baseline, .. } = learned;
     let values = correlations.iter().enumerate().map(|(n, value)| ((n + 1) as f64, *value)).collect();
@@ -180,7 +180,7 @@ fn correlations(learned: &Learned) -> Plot {
     }
 }
 
-/// Plots the main measure of each dev task.
+/// Returns one plot per dev task, with the main measure of the task.
 fn dev(evaluations: &[Evaluation], along: &'static str) -> Vec<Plot> {
     let mut plots: Vec<(&str, Plot)> = Vec::new();
     for evaluation in evaluations {

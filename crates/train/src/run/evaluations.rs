@@ -23,7 +23,7 @@ pub struct Evaluation {
     /// Fraction of the ten nearest neighbors by BM25 that are also among the ten nearest by vectors. `None` if the
     /// sample is too small.
     pub agreement: Option<f64>,
-    /// Mean squared distance between the vectors of neighbors by BM25; `None` if `agreement` is `None`.
+    /// Mean squared distance between the vectors of BM25 neighbors; `None` if `agreement` is `None`.
     pub alignment: Option<f64>,
     /// Logarithm of the mean of e^(−2 · squared distance) over all pairs of vectors; `None` if `agreement` is `None`.
     pub uniformity: Option<f64>,
@@ -79,13 +79,13 @@ impl HeldOut {
 named_enum! {
     /// Criterion that selects the step of the saved model.
     pub enum Selection: "selection" {
-        /// By the label-free score on held-out dialogues. Without held-out dialogues, by the agreement with BM25
+        /// The best label-free score on held-out dialogues. Without held-out dialogues, the best agreement with BM25
         /// neighbors.
         #[default]
         LabelFree = "label-free",
-        /// By the mean score on the labeled dev tasks, as in the code of the papers.
+        /// The best mean score on the labeled dev tasks, as in the code of the papers.
         Dev = "dev",
-        /// The last step.
+        /// The last step, without comparing scores.
         Last = "last",
     }
 }
@@ -143,7 +143,7 @@ impl Selection {
     }
 }
 
-/// Returns the main measure of each task, which is the first one listed.
+/// Returns the main measure of each task: the first measure listed for the task.
 pub fn main_values(evaluation: &Evaluation) -> impl Iterator<Item = &Measured> {
     let dev = &evaluation.dev;
     let is_first = move |n: &usize| !dev[..*n].iter().any(|before| before.task == dev[*n].task);
@@ -191,8 +191,8 @@ mod tests {
             held_out: Some(HeldOut::new(each.to_vec())),
             ..at(step, agreement, 0.0)
         };
-        // Step 30 is lower than step 20 by 0.25, which is within its standard error. Step 40 is lower by 0.5, with
-        // error 0.
+        // The score of step 30 is lower than that of step 20 by 0.25, which is within the standard error. The score of
+        // step 40 is lower by 0.5, with a standard error of 0.
         let all = [
             with(10, 0.9, [0.0, 0.2, 0.1, 0.1]),
             with(20, 0.1, [0.5, 1.0, 1.0, 1.0]),

@@ -43,7 +43,8 @@ const UTTERANCES: usize = 2_000;
 
 /// Minimum length in bytes of the texts that are looked up in the corpus. Shorter texts are often equal by chance.
 const DISTINCTIVE_BYTES: usize = 20;
-/// A task is reported if more than 1/10 of its texts of at least [`DISTINCTIVE_BYTES`] are also in the corpus.
+/// The run warns about a task if more than 1/10 of its long texts are also in the corpus. A text is long if it has at
+/// least [`DISTINCTIVE_BYTES`] bytes.
 const OVERLAP_ONE_IN: usize = 10;
 
 /// Labeled tasks, each with its name in the recipe, for example `sr:select.txt`.
@@ -76,7 +77,7 @@ pub(super) fn load_tasks(
     Ok((tasks, hasher.finalize().to_hex()[..32].to_owned()))
 }
 
-/// Returns the documents of all tasks that search dialogues.
+/// Returns the documents of all tasks whose documents are dialogues.
 pub(super) fn dialogues_of(tasks: &Tasks) -> impl Iterator<Item = &Dialogue> {
     tasks.iter().flat_map(|(_, task)| match &task.pool().documents {
         Items::Dialogues(dialogues) => dialogues.as_slice(),
@@ -84,9 +85,10 @@ pub(super) fn dialogues_of(tasks: &Tasks) -> impl Iterator<Item = &Dialogue> {
     })
 }
 
-/// Finds the tasks with more than a tenth of their long texts in the corpus.
+/// Finds the tasks that share more than a tenth of their long texts with the corpus. A text is long if it has at least
+/// [`DISTINCTIVE_BYTES`] bytes.
 ///
-/// Returns, for each of these tasks, its name, the number of common texts, and the number of its long texts.
+/// Returns, for each of these tasks, its name, the number of shared texts, and the number of long texts.
 pub(super) fn overlaps<'t>(
     tasks: &'t Tasks,
     dialogues: &DiskVec<Dialogue>,
@@ -148,14 +150,15 @@ impl<'a> Evaluator<'a> {
         self.eval_data.tasks.is_empty() && self.eval_data.held_out.is_none() && self.label_free.is_none()
     }
 
-    /// Evaluates the network after `step` steps, with the pipeline of the base model. If `step` is above 0, mean pooling
+    /// Evaluates the network after `step` steps with the pipeline of the base model. If `step` is above 0, mean pooling
     /// replaces the pooling of this pipeline.
     pub(super) fn evaluate(&self, network: &Network, step: u64) -> Result<Evaluation> {
         // Training always uses mean pooling, even if the base model does not.
         self.evaluate_as(self.folder, network, (step > 0).then_some(PoolingMode::Mean), step)
     }
 
-    /// Evaluates a network with the pipeline of `folder`. A given `pooling` replaces the pooling of the pipeline.
+    /// Evaluates a network with the pipeline of `folder`. If `pooling` is given, it replaces the pooling of the
+    /// pipeline.
     pub(super) fn evaluate_as(
         &self,
         folder: &ModelFolder,

@@ -22,7 +22,7 @@ pub(super) struct Scalar {
     pub(super) value: f64,
 }
 
-/// Writes all scalars of a run to an event file in a folder, replacing an earlier one. Returns the path of the file.
+/// Writes all scalars of a run to an event file in a folder. Replaces an earlier file. Returns the path of the file.
 pub(super) fn write(folder: &Path, scalars: &[Scalar]) -> Result<PathBuf> {
     fs::create_dir_all(folder).at("create", folder)?;
     let seconds = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |d| d.as_secs_f64());
@@ -39,7 +39,7 @@ pub(super) fn write(folder: &Path, scalars: &[Scalar]) -> Result<PathBuf> {
     Ok(path)
 }
 
-/// Appends a record: length, checksum, message and second checksum.
+/// Appends a record: the length of the message, a checksum of the length, the message, and a checksum of the message.
 fn record(bytes: &mut Vec<u8>, message: &[u8]) {
     let length = (message.len() as u64).to_le_bytes();
     bytes.extend(length);
@@ -54,12 +54,12 @@ const DOUBLE: u8 = 1;
 const LENGTH_DELIMITED: u8 = 2;
 const FLOAT: u8 = 5;
 
-/// A field of a protocol buffer: its number with the wire type, and its bytes.
+/// Encodes a field of a protocol buffer: its number with the wire type, and its bytes.
 fn field(number: u8, wire_type: u8, bytes: &[u8]) -> Vec<u8> {
     [&[number << 3 | wire_type], bytes].concat()
 }
 
-/// A field that holds a text or a nested message.
+/// Encodes a field that holds a text or a nested message.
 fn text(number: u8, bytes: &[u8]) -> Vec<u8> {
     field(number, LENGTH_DELIMITED, &[&varint(bytes.len() as u64), bytes].concat())
 }
@@ -74,7 +74,7 @@ fn varint(mut number: u64) -> Vec<u8> {
     bytes
 }
 
-/// Checksum of the record format: a CRC-32C that is rotated and added to a constant.
+/// Returns the checksum of the record format: a CRC-32C that is rotated and added to a constant.
 fn masked(bytes: &[u8]) -> u32 {
     crc32c(bytes).rotate_right(15).wrapping_add(0xa282_ead8)
 }
@@ -92,7 +92,7 @@ mod tests {
 
     #[test]
     fn checksums_agree_with_the_rfc() {
-        // RFC 3720, B.4.
+        // Test vectors of RFC 3720, section B.4.
         assert_eq!(crc32c(b"123456789"), 0xe306_9283);
         assert_eq!(crc32c(&[0; 32]), 0x8a91_36aa);
         assert_eq!(varint(300), [0xac, 0x02]);

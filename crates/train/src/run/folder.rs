@@ -80,7 +80,7 @@ pub(super) fn check(path: &Path, resume: bool) -> Result<()> {
 }
 
 impl RunFolder {
-    /// Creates and locks a new folder, or locks an existing one to resume.
+    /// Creates and locks a new folder, or locks an existing folder to resume its run.
     pub(super) fn take(path: &Path, resume: bool) -> Result<Self> {
         check(path, resume)?;
         let missing =
@@ -224,7 +224,7 @@ impl RunFolder {
         }
     }
 
-    /// Saves the network and its pipeline as the model of the run, replacing an earlier one.
+    /// Saves the network and its pipeline as the model of the run. Replaces an earlier model.
     pub(super) fn save(
         &self,
         base: &ModelFolder,
@@ -282,7 +282,7 @@ impl InputHashes {
     }
 }
 
-/// Returns the recipe as a TOML table, without the settings of steps if the objective has no steps.
+/// Returns the recipe as a TOML table, without the settings for training steps if the objective has no steps.
 fn table_of(recipe: &Recipe) -> Result<toml::Table> {
     let mut table = toml::Table::try_from(recipe).map_err(|e| Error::Internal(e.to_string()))?;
     if recipe.objective.definition().steps.is_none() {

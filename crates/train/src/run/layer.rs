@@ -85,7 +85,7 @@ pub(super) struct LayerTraining<'a> {
 }
 
 impl LayerTraining<'_> {
-    /// Does a whole run without gradient steps: learns the layer, evaluates it, and saves the model.
+    /// Performs a whole run without gradient steps: learns the layer, evaluates it, and saves the model.
     pub(super) fn learn_alone(&self, corpora: &Corpora, eval_data: EvaluationData) -> Result<Outcome> {
         let run_folder = self.run.folder;
         let network = self.folder.network()?;
@@ -105,7 +105,8 @@ impl LayerTraining<'_> {
         Ok(outcome)
     }
 
-    /// Appends the layer to a model trained by steps and evaluates it. Returns the model.
+    /// Learns the layer for a model that was trained by steps, and appends it. Evaluates and returns the resulting
+    /// model.
     pub(super) fn append(
         &self,
         (pipeline, network): (&Pipeline, &Network),
@@ -173,7 +174,8 @@ impl LayerTraining<'_> {
         let mut seen = Learned::default();
         for end in &corpora.ends {
             let mut chosen: Vec<usize> = (begin..*end).collect();
-            // The random baseline pairs dialogues of a chunk. Without shuffling, these dialogues could be similar.
+            // The random baseline pairs utterances with contexts from other dialogues of the same chunk. Without
+            // shuffling, these dialogues could be similar.
             Random::new(recipe.file.seed, 1).shuffle(&mut chosen);
             chosen.truncate(MAX_DIALOGUES);
             let mut sums = Sums::new(encoder.dim(), settings.context);

@@ -91,7 +91,7 @@ mod tests {
         lines.add(&Position { step: 4, layer: true }).unwrap();
         let steps: Vec<u64> = read::<Position>(&path).unwrap().iter().map(|l| l.step).collect();
         assert_eq!(steps, [1, 2, 3, 4]);
-        // A record with a layer belongs to the step after it.
+        // A record with a layer counts as one step later, so this call removes it.
         Lines::open(&path, 4).unwrap();
         assert_eq!(read::<Position>(&path).unwrap().len(), 3);
     }

@@ -49,11 +49,11 @@ use turnwise_eval::{
 pub struct RunOptions {
     /// Output folder. It must not exist yet, or be empty, or contain the run to resume.
     pub output: PathBuf,
-    /// Continues the run in the output folder.
+    /// True to continue the run in the output folder.
     pub resume: bool,
     /// Devices to train on. Each device computes a share of every step, and the first device does everything else.
     pub devices: Vec<DeviceChoice>,
-    /// Keeps the training dialogues in memory instead of in temporary files.
+    /// True to keep the training dialogues in memory instead of in temporary files.
     pub in_memory: bool,
     /// Reader for corpora that are files. The recipe decides whether nicknames are removed.
     pub reader: Reader,
@@ -64,7 +64,8 @@ pub struct RunOptions {
 }
 
 impl RunOptions {
-    /// Options for a run on the default device. The recipe must give its base model and its corpora as paths.
+    /// Creates the options for a run on the default device. The recipe must specify its base model and its corpora as
+    /// paths.
     pub fn new(output: impl Into<PathBuf>) -> Self {
         RunOptions {
             output: output.into(),
@@ -195,7 +196,7 @@ impl<'a> Run<'a> {
     }
 }
 
-/// Removes training dialogues that are also in a dev task. Returns an error if none are left.
+/// Removes training dialogues that are also in a dev task. Returns an error if no training dialogues remain.
 fn exclude(corpora: &mut Corpora, tasks: &Tasks, observer: &dyn RunObserver) -> Result<()> {
     let all = corpora.dialogues.len();
     let left_out = corpora.exclude(evaluator::dialogues_of(tasks))?;

@@ -3,7 +3,7 @@
 use turnwise_core::error::{Error, Result};
 use turnwise_eval::rank;
 
-/// Receives the progress and the messages of a run, and can stop it. All methods have a default.
+/// Receives the progress and the messages of a run, and can stop it. All methods have a default implementation.
 ///
 /// `()` ignores all reports and never stops.
 pub trait RunObserver: Sync {
@@ -47,7 +47,7 @@ pub enum Stage {
     FittingWords,
     /// Mining hard negatives.
     Mining,
-    /// Gradient steps.
+    /// Taking gradient steps.
     Training,
     /// Encoding utterances and their contexts for a `context-cca` layer.
     ReadingContexts,
@@ -62,7 +62,7 @@ pub struct Progress<'a> {
     pub stage: Stage,
     /// Amount of work done so far. The unit depends on the stage: bytes, steps or items.
     pub done: u64,
-    /// Total amount of work, in the same unit; `None` if unknown.
+    /// Total amount of work, in the unit of `done`; `None` if unknown.
     pub total: Option<u64>,
     /// Number of items processed so far, for example training examples.
     pub items: u64,

@@ -113,7 +113,7 @@ impl Outcome {
     }
 
     /// Fraction of the nearest neighbors by BM25 that are also nearest neighbors by vectors, before and after training.
-    /// `None` if either was not measured.
+    /// `None` if one of the two was not measured.
     pub fn agreements(&self) -> Option<[f64; 2]> {
         let start = self.evaluations.iter().find(|e| e.step == 0)?;
         Some([start.agreement?, self.last()?.agreement?])
@@ -127,7 +127,7 @@ pub(super) fn losses(lines: &[Line]) -> Option<(f64, f64)> {
     (!lines.is_empty()).then(|| (mean(&lines[..part]), mean(&lines[lines.len() - part..])))
 }
 
-/// Score of a dev task, or on held-out dialogues, before and after training.
+/// Score on a dev task or on the held-out dialogues, before and after training.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Gain {
     /// The task, as given in the recipe; `aside` for held-out dialogues.
@@ -173,7 +173,7 @@ impl Gain {
         self.kept < self.start && self.is_significant()
     }
 
-    /// Interprets the result on held-out dialogues.
+    /// Returns an interpretation of the score change on held-out dialogues.
     pub fn verdict(&self) -> &'static str {
         match (self.is_significant(), self.kept > self.start) {
             (true, true) => "significant: the halves agree better on which dialogues are similar",

@@ -35,7 +35,7 @@ const MAX_UTTERANCES: usize = 65_536;
 const TOPICS: usize = 16;
 /// Number of dialogues that are encoded per call. A small number lets the run stop quickly after Ctrl-C.
 const CHUNK: usize = 64;
-/// Hint of an interruption before the first step.
+/// Hint of the error if the run is interrupted before the first step.
 const NOT_TRAINED: Option<&str> = Some("nothing was trained yet");
 
 /// Computes the teachers and the hard negatives, and reports the progress.

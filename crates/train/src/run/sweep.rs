@@ -22,7 +22,7 @@ use turnwise_core::{
 /// Name of the summary file in the output folder of a sweep.
 pub const RUNS: &str = "runs.json";
 
-/// A finished run.
+/// Summary of a finished run of a sweep.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct FinishedRun {
     /// Subfolder of the run.
@@ -48,16 +48,16 @@ pub struct FinishedRun {
     pub has_layer: bool,
 }
 
-/// Trains with each combination of values and seeds. Returns all finished runs in the output folder, including those of
-/// earlier calls.
+/// Trains one model for each combination of values and seeds. Returns all finished runs in the output folder, including
+/// those of earlier calls.
 ///
 /// `varied` lists settings, named as in the recipe file, with their values. Without `seeds`, all runs use the seed of
 /// the recipe. `ended` is called after each run.
 ///
 /// # Errors
 ///
-/// [`Error::Input`] if a setting or value is invalid, or if the output folder contains runs and
-/// [`RunOptions::resume`] is not set. Fails with the error of a run if that run fails.
+/// [`Error::Input`] if a setting or value is invalid, or if the output folder contains runs and [`RunOptions::resume`]
+/// is not set. If a run fails, its error is returned.
 pub fn sweep(
     recipe: &Recipe,
     varied: &[(String, Vec<String>)],
@@ -116,7 +116,8 @@ pub fn sweep(
     Ok(finished)
 }
 
-/// Reads the summary file of a folder; empty without a file. Returns an error if the file exists and `resume` is false.
+/// Reads the summary file of a folder. Returns an empty list if the file does not exist, and an error if it exists and
+/// `resume` is false.
 fn earlier_runs(output: &Path, resume: bool) -> Result<Vec<FinishedRun>> {
     let path = output.join(RUNS);
     if !path.exists() {

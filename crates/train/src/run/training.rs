@@ -33,7 +33,7 @@ use turnwise_eval::ann::own_bytes;
 
 /// Memory limit for cached outputs of frozen layers, in bytes.
 const CACHE_BYTES: usize = 1 << 30;
-/// Number of dialogues below which the run warns.
+/// The run warns if there are fewer dialogues than this number.
 const MIN_DIALOGUES: usize = 100;
 /// The run warns if more than one in this number of tokens is unknown.
 const UNKNOWN_ONE_IN: u64 = 20;
@@ -81,7 +81,7 @@ pub(super) fn train(
     let seed = recipe.file.seed;
     let objective = settings.create(&Setup { model: &model, data: &data, seed, sources: &sources })?;
     let evaluator = Evaluator::new(run, &corpora, eval_data, &folder)?;
-    // The steps only need tokens. Keep the text only if a layer is learned.
+    // The steps need only tokens. Keep the texts only if a layer is learned.
     let corpora = recipe.layer.is_some().then_some(corpora);
     let mut trainer = Trainer::new(&model, objective.as_ref(), &data, settings.plan)?.with_devices(&others);
     let done = run_folder.load_checkpoint(&mut trainer, &identity, observer)?;
@@ -188,7 +188,7 @@ impl StepLoop<'_, '_> {
         };
         let (mut step, mut is_first) = (done, true);
         loop {
-            // This also does an evaluation that an interrupted run missed.
+            // This also performs an evaluation that an interrupted run missed.
             if self.needs_evaluation(step, &evaluations) && !observer.should_stop() {
                 is_first = true;
                 match self.evaluate(step) {
@@ -197,7 +197,8 @@ impl StepLoop<'_, '_> {
                     Err(Error::Interrupted { .. }) => continue,
                     Err(e) => return Err(e),
                 }
-                // Save the best model before its evaluation is written, so that a recorded best always exists.
+                // Save the best model before its evaluation is written, so that the model of a recorded best evaluation
+                // always exists.
                 if recipe.select.best(&evaluations).is_some_and(|best| best.step == step) {
                     checkpoint::save_as(&folder.checkpoints(), folder::BEST, self.trainer, self.identity)?;
                 }
@@ -264,7 +265,7 @@ impl StepLoop<'_, '_> {
         Error::Interrupted { hint: Some(format!("{kept}; continue with the same command and --resume")) }
     }
 
-    /// Returns true if the last `patience` evaluations brought no improvement (early stopping).
+    /// Returns true if the last `patience` evaluations showed no improvement (early stopping).
     fn should_stop(&self, evaluations: &[Evaluation]) -> bool {
         let patience = self.run.recipe.file.patience;
         patience > 0 && self.run.recipe.select.since_best(evaluations) >= patience

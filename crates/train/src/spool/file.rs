@@ -2,7 +2,7 @@
 //!
 //! The file is removed from its folder as soon as it is open. Other processes cannot open it by path, and the operating
 //! system frees its space when the process ends. The file is read by system calls, not memory-mapped, so that a disk
-//! failure is an error and does not kill the process.
+//! failure returns an error and does not kill the process.
 
 use std::{
     fs::{self, File},
@@ -80,7 +80,7 @@ impl Spool {
         let mut head = [0; HEAD];
         self.fill(offset, &mut head)?;
         let (length, sum) = parse_head(head);
-        // The length could be corrupt.
+        // Check the length before the allocation, because it could be corrupt.
         if offset + (HEAD + length) as u64 > self.end() {
             return Err(self.damaged(offset));
         }
@@ -102,7 +102,8 @@ impl Spool {
         Records { spool: self, block: Vec::new(), at: 0, next: from, end: to }
     }
 
-    /// Fills `bytes` from an offset of the file. Writes the buffer first if the buffer holds some of these bytes.
+    /// Reads bytes from the file, starting at an offset, until `bytes` is full. If some of these bytes are still in the
+    /// write buffer, flushes the buffer first.
     fn fill(&self, offset: u64, bytes: &mut [u8]) -> Result<()> {
         let mut state = self.state();
         if offset + bytes.len() as u64 > state.written {

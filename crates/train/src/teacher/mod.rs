@@ -36,7 +36,8 @@ impl Default for Settings {
     }
 }
 
-/// Similarities of dialogues, which an encoder learns to reproduce, and the nearest neighbors by similarity.
+/// Similarities of dialogues, and the mutual nearest neighbors of each dialogue. An encoder learns to reproduce the
+/// similarities.
 pub struct Teacher {
     /// Vector of each dialogue. The dot products of the vectors are the similarities.
     vectors: Vectors,
@@ -75,12 +76,14 @@ impl Teacher {
         self.vectors.len()
     }
 
-    /// Agreement of the two views, from 0 to 1. It is also the weight of the words when neighbors are first searched.
+    /// Agreement between encoder vectors and word vectors, from 0 to 1. It is also the weight of the words in the first
+    /// search for neighbors.
     pub fn agreement(&self) -> f64 {
         self.agreement
     }
 
-    /// Weight of the words in the similarities of the teacher, from 0 to 1. The encoder vectors have the rest.
+    /// Weight of the words in the similarities of the teacher, from 0 to 1. The encoder vectors have the remaining
+    /// weight.
     pub fn word_weight(&self) -> f64 {
         word_weight(self.agreement)
     }
@@ -96,10 +99,11 @@ impl Teacher {
     }
 }
 
-/// Agreement of the two views: the fraction of mutual neighbors by words that are also similar by encoder vectors.
+/// Computes the agreement of the two views: the fraction of mutual neighbors by words that are also similar by encoder
+/// vectors.
 ///
-/// Similar means among the nearest 1/80 of all dialogues, so the random baseline is about 1/80. The agreement is low if
-/// the words of a corpus do not reflect its topics.
+/// A dialogue is similar if it is among the nearest 1/80 of all dialogues, so the random baseline is about 1/80. The
+/// agreement is low if the words of a corpus do not reflect its topics.
 fn agreement(meaning: &Vectors, words: &Vectors, neighbors: usize) -> f64 {
     let pairs = neighbors::mutual(words, neighbors);
     let (mut near, mut all) = (0usize, 0usize);
@@ -118,7 +122,8 @@ fn agreement(meaning: &Vectors, words: &Vectors, neighbors: usize) -> f64 {
     if all == 0 { 0.0 } else { near as f64 / all as f64 }
 }
 
-/// Weight of the words in the similarities of the teacher: 0 up to an agreement of 0.3, then rising to 1 at 0.55.
+/// Returns the weight of the words in the similarities of the teacher: 0 up to an agreement of 0.3, then rising to 1 at
+/// 0.55.
 ///
 /// With a high agreement, the words add topics that the encoder does not know. Both limits were tuned on two corpora,
 /// with agreements of 0.58 and 0.32: see `docs/training.md`.
@@ -141,8 +146,8 @@ fn centered(vectors: &Vectors) -> Vectors {
     out
 }
 
-/// Concatenates the two views. A dot product of the result is the weighted sum of the dot products of the views. Words
-/// have the weight `weight`.
+/// Scales and concatenates the two views. A dot product of two rows of the result is the weighted sum of the dot
+/// products in the views. The words have the weight `weight`.
 fn joined(meaning: &Vectors, words: &Vectors, weight: f64) -> Vectors {
     let mut both = Vectors::new(meaning.dim() + words.dim());
     let (of_meaning, of_words) = ((1.0 - weight).sqrt() as f32, weight.sqrt() as f32);
@@ -156,8 +161,8 @@ fn joined(meaning: &Vectors, words: &Vectors, weight: f64) -> Vectors {
 #[cfg(test)]
 mod tests;
 
-/// Learns the projection from vectors and, for each vector, the indices of similar vectors. Returns a matrix with one
-/// row per output axis.
+/// Learns the whitening projection of vectors. `similar` has, for each vector, the indices of similar vectors. Returns
+/// a matrix with one row per output axis.
 ///
 /// `W` is the scatter matrix of the differences between similar vectors, scaled to a mean variance of 1 and shrunk
 /// toward the identity. The projection multiplies by `W^-½`, and then projects to at most `axes` principal axes.
@@ -165,7 +170,7 @@ fn learn_whitening(vectors: &Vectors, similar: &[Vec<u32>], shrinkage: f64, axes
     let dim = vectors.dim();
     let mut differences = Vec::new();
     for (n, others) in similar.iter().enumerate() {
-        // Each pair is in the lists of both vectors.
+        // Each pair is in the lists of both vectors: use it only once.
         for other in others.iter().filter(|other| **other as usize > n) {
             let pair = vectors.row(n).iter().zip(vectors.row(*other as usize));
             differences.extend(pair.map(|(a, b)| a - b));
@@ -192,7 +197,7 @@ fn learn_whitening(vectors: &Vectors, similar: &[Vec<u32>], shrinkage: f64, axes
     rows
 }
 
-/// Returns the dot products of vectors with the rows of a projection matrix.
+/// Returns, for each vector, its dot products with the rows of the projection matrix `map`.
 fn project(vectors: &Vectors, map: &Vectors) -> Vectors {
     let mut out = Vectors::zeros(vectors.len(), map.len());
     let mut numbers = vec![0.0; vectors.len() * map.len()];

@@ -5,9 +5,10 @@ use turnwise_core::random::Random;
 
 const TOPICS: usize = 50;
 
-/// Two views of `count` dialogues: encoder vectors with much noise in some dimensions, and word vectors with less.
+/// Returns two views of `count` dialogues: encoder vectors with much noise in some dimensions, and word vectors with
+/// less noise.
 ///
-/// `signal` scales the topics in the word vectors.
+/// `signal` is the strength of the topics in the word vectors.
 fn views(count: usize, signal: f64) -> (Vectors, Vectors) {
     let mut random = Random::new(3, 0);
     let mut noise = move || (0..4).map(|_| random.unit() - 0.5).sum::<f64>();

@@ -4,7 +4,7 @@
 //! states and computes the loss over the whole batch. Each device then receives the gradients of its states for the
 //! backward pass, and the first device adds up the parameter gradients.
 //!
-//! Objectives therefore need no code for devices, and in-batch negatives come from all devices.
+//! Objectives therefore need no code for several devices, and in-batch negatives come from all devices.
 
 use std::{borrow::Cow, ops::Range};
 
@@ -48,7 +48,8 @@ impl Devices<'_> {
         self.gathered(own?.iter())
     }
 
-    /// Computes the loss and the gradients of `parameters`: those of the encoder and those of the objective's layers.
+    /// Computes the loss, and its gradients with respect to `parameters`. These are the encoder's parameters, followed
+    /// by the parameters of the objective's own layers.
     ///
     /// `loss` computes the loss from the hidden states.
     pub(super) fn backward(
@@ -71,7 +72,8 @@ impl Devices<'_> {
             let own = own.and_then(|own| own.to_device(model.device())).map_err(device::error)?;
             model.backward(pass, &own)?.on(self.first.device()).map_err(device::error)
         })? {
-            // The encoder's parameters come first. The states do not depend on the objective's parameters.
+            // The encoder's parameters come first. `own` has no gradients for the objective's parameters, because the
+            // states do not depend on them.
             gradients.add(own)?;
         }
         Ok((value, gradients))
@@ -125,7 +127,8 @@ impl Devices<'_> {
     }
 }
 
-/// Computes a loss of `x`. Returns the loss, its gradient with respect to `x`, and the gradients of the parameters.
+/// Computes the loss for the input `x`. Returns the loss, its gradient with respect to `x`, and the gradients of the
+/// parameters.
 pub(super) fn differentiate(
     x: &Tensor,
     parameters: &[Parameter],

@@ -28,8 +28,8 @@ use turnwise_core::{
 pub struct Plan {
     /// Batch size: number of examples per step.
     pub batch: usize,
-    /// Number of micro-batches per step. More micro-batches need less memory. The gradients differ only by dropout and
-    /// rounding.
+    /// Number of micro-batches per step. More micro-batches need less memory. Compared with one large batch, the
+    /// gradients differ only by dropout and rounding.
     pub parts: usize,
     /// Peak learning rate.
     pub rate: f64,
@@ -173,7 +173,8 @@ impl<'a> Trainer<'a> {
         range.map(|n| self.order.at(first + n as u64)).collect()
     }
 
-    /// Computes a step with gradient accumulation over micro-batches. Returns loss, token count and gradients.
+    /// Computes a step with gradient accumulation over micro-batches. Returns the loss, the token count and the
+    /// gradients.
     fn accumulated(&mut self, step: u64, parts: usize, key: u64) -> Result<(f64, usize, Gradients)> {
         let batch = self.plan.batch;
         let (mut loss, mut tokens, mut gradients) = (0.0, 0, None::<Gradients>);
@@ -181,7 +182,7 @@ impl<'a> Trainer<'a> {
             let mut examples = self.examples(step, batch * part / parts..batch * (part + 1) / parts);
             let prepared = self.objective.prepare(self.data, &mut examples)?;
             tokens += prepared.packed.tokens();
-            // Weight of the micro-batch in the mean over the step.
+            // Weight of the micro-batch in the mean loss of the step.
             let share = prepared.count as f64 / batch as f64;
             let dropout = self.dropout(hash64(key, part as u64));
             let (part_loss, own) =
@@ -198,12 +199,13 @@ impl<'a> Trainer<'a> {
         Ok((loss, tokens, gradients))
     }
 
-    /// Computes a step with in-batch negatives in micro-batches (GradCache). Returns the loss, token count and
+    /// Computes a step with in-batch negatives in micro-batches (GradCache). Returns the loss, the token count and the
     /// gradients.
     ///
-    /// The first pass computes the embeddings of all sequences, one micro-batch at a time, without a graph. The loss
-    /// gives the gradients of the embeddings. The second pass computes each micro-batch again and backpropagates
-    /// these gradients. The memory use is that of one micro-batch. The gradients equal those of the whole batch.
+    /// The first pass computes the embeddings of all sequences, one micro-batch at a time, without an autograd graph.
+    /// Next, the gradients of the loss with respect to the embeddings are computed. The second pass computes each
+    /// micro-batch again and backpropagates these gradients. Only one micro-batch at a time needs memory for its graph.
+    /// The gradients equal those of the whole batch.
     fn cached(&mut self, step: u64, parts: usize, key: u64) -> Result<(f64, usize, Gradients)> {
         let batch = self.plan.batch;
         let mut examples = self.examples(step, 0..batch);

@@ -17,7 +17,7 @@ fn network() -> Network {
     Network::random(small_shape(), 2, 60, 64, 3)
 }
 
-/// Dialogues about ten topics, so that the objectives can learn something.
+/// Returns dialogues about ten topics, so that the objectives can learn something.
 fn data() -> TrainingSet {
     data_in(None)
 }
@@ -98,7 +98,7 @@ fn a_resumed_run_equals_an_uninterrupted_run() {
         let (middle, state) = (numbers(&whole), whole.optimizer.state().unwrap());
         let rest: Vec<StepResult> = (0..6).map(|_| whole.step().unwrap()).collect();
         let end = numbers(&whole);
-        // Both runs share the objective's own parameters, so these are reset, too.
+        // Both trainers share the parameters of the objective, so reset these parameters, too.
         let model = trainable(1);
         let mut again = Trainer::new(&model, objective.as_ref(), &data, plan(0.1, 1)).unwrap();
         again.parameters().iter().zip(middle).for_each(|(p, numbers)| p.set(numbers).unwrap());
@@ -118,8 +118,8 @@ fn parts_and_devices_do_not_change_the_step() {
         let run = |parts, devices: usize| {
             objective.heads().iter().zip(&before).for_each(|(h, numbers)| h.set(numbers.clone()).unwrap());
             let (model, others) = (trainable(0), (1..devices).map(|_| trainable(0)).collect::<Vec<_>>());
-            // The sums have a different order. A large epsilon keeps rounding errors of tiny gradients out of the
-            // update.
+            // Micro-batches and devices change the order of summation. A large epsilon suppresses the rounding errors
+            // of tiny gradients in the update.
             let mut plan = plan(0.0, parts);
             plan.optimizer.epsilon = 1e-3;
             let trainer = Trainer::new(&model, objective.as_ref(), &data, plan).unwrap();
@@ -166,7 +166,7 @@ fn data_without_examples_is_an_error() {
     assert!(error.to_string().contains("simcse"), "{error}");
 }
 
-/// Trains for 12 steps. Returns the losses as bits, and the final parameters.
+/// Trains for 12 steps. Returns the bit patterns of the losses, and the final parameters.
 fn run(data: &TrainingSet, objective: &dyn Objective) -> (Vec<u64>, Vec<Vec<f32>>) {
     let model = trainable(1);
     let mut trainer = Trainer::new(&model, objective, data, plan(0.1, 1)).unwrap();

@@ -34,16 +34,16 @@ fn only_vectors_without_a_text_are_dropped_and_nothing_is_encoded_again() {
     with_orphans(root, &encoder);
     assert_eq!(rows(root), [41, 20]);
     let old = VectorReader::open(root).unwrap().unwrap();
-    // Seven questions with their answers; "one moment please" is still in use.
+    // The vectors of seven questions and their answers are removed. The utterance "one moment please" is still in use.
     assert_eq!(compact_now(root), CompactReport { utterances: 14, dialogues: 7 });
     assert_eq!(rows(root), [27, 13]);
     assert_complete(root, &encoder);
     assert_eq!(fs::read_dir(root.join("vectors")).unwrap().count(), 2, "one set and current.json");
-    // A reader that had the old vectors mapped can continue.
+    // A reader that was opened before the compaction can continue to read the old vectors.
     let gone = utterance_key("question 3");
     assert_eq!(old.get(Kind::Utterances, &gone).unwrap().unwrap(), encoder.vector("question 3"));
     assert_eq!(VectorReader::open(root).unwrap().unwrap().get(Kind::Utterances, &gone).unwrap(), None);
-    // The log positions are new, and the vectors store them.
+    // The compacted log has new positions, and the vectors store them.
     let fresh = HashEncoder::default();
     assert_eq!(encode(root, &fresh).seen, 0);
     assert_eq!(fresh.encoded.into_inner(), 0);
@@ -62,7 +62,7 @@ fn texts_without_a_vector_are_still_encoded_later() {
     put(root, &[dialogue("c", "two"), dialogue("d", "three"), dialogue("e", "four")]);
     store::compact::compact(root, 1 << 20, "test", &|| false, &mut |_| {}).unwrap();
     assert_eq!(compact_now(root), CompactReport { utterances: 2, dialogues: 1 });
-    // b has its vectors, and so has c, which has the same text.
+    // Both b and c have vectors, because they have the same text.
     assert_eq!(encode(root, &HashEncoder::default()).seen, 2);
     assert_complete(root, &encoder);
     // The log positions are updated even if nothing is dropped.
@@ -90,7 +90,7 @@ fn stopping_leaves_the_old_set_and_nothing_else() {
     let (root, encoder) = (dir.path(), HashEncoder::default());
     with_orphans(root, &encoder);
     let before = files(root);
-    // Stops while reading the dialogues, and while copying rows.
+    // Interrupt the compaction while it reads the dialogues, and while it copies rows.
     for asked in [3, 20, 40] {
         let n = std::cell::Cell::new(0);
         let stop = || n.replace(n.get() + 1) >= asked;
@@ -101,8 +101,8 @@ fn stopping_leaves_the_old_set_and_nothing_else() {
     assert_complete(root, &encoder);
 }
 
-/// The replacement of the vectors by those of a second encoder is unfinished. Compaction drops the vectors of deleted
-/// texts from both sets of vectors.
+/// The vectors are being replaced by those of a second encoder, and the replacement is unfinished. Compaction drops the
+/// vectors of deleted texts from both sets of vectors.
 #[test]
 fn an_unfinished_replacement_is_compacted_too() {
     let dir = tempfile::tempdir().unwrap();

@@ -15,7 +15,7 @@ fn filled(root: &Path) {
     let all: Vec<_> = (0..40).map(|n| dialogue(&format!("d{n}"), &format!("text number {n}"))).collect();
     put(root, &all);
     encode(root, &HashEncoder::default());
-    // Small sets need no table; these tests need one.
+    // Small sets have no table file, but these tests need a table file.
     for kind in Kind::ALL {
         let reader = VectorReader::open(root).unwrap().unwrap();
         let path = super::super::table::path(reader.folder(), kind);
@@ -51,7 +51,8 @@ fn reading_reports_damage(root: &Path) -> bool {
     reported
 }
 
-/// Checks that `verify` reports damage that reading finds, and that `repair` and a new encoding restore all vectors.
+/// Checks that [`check`] reports the damage that reading finds, and that `repair` and a new encoding restore all
+/// vectors.
 fn check_repair(root: &Path, what: &str) {
     let reported = reading_reports_damage(root);
     let found = check(root).unwrap_or_else(|e| panic!("{what}: {e:?}"));
@@ -123,7 +124,7 @@ fn a_missing_file_is_reported_and_restored() {
         copy_tree(&master, &root);
         let inner = path.strip_prefix(&master).unwrap();
         fs::remove_file(root.join(inner)).unwrap();
-        // Without a table, one is built in memory.
+        // If the table file is missing, a table is built in memory.
         assert_eq!(
             reading_reports_damage(&root),
             path.extension().is_none_or(|e| e != "table"),

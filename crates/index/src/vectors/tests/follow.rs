@@ -1,4 +1,5 @@
-//! Tests that changes of dialogues update the vectors, no text is encoded twice, and encoders do not share vectors.
+//! Tests that changes of dialogues update the vectors, that no text is encoded twice, and that different encoders do
+//! not share vectors.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
@@ -21,7 +22,7 @@ fn vectors_follow_the_log_and_nothing_is_encoded_twice() {
     let encoder = HashEncoder::default();
     put(root, &numbered(0, 40));
     let filled = encode(root, &encoder);
-    // Two utterances of each dialogue are unique; the third is the same in all.
+    // Two utterances of each dialogue are unique. The third is the same in all dialogues.
     assert_eq!((filled.utterances, filled.dialogues, filled.known), (81, 40, 39));
     assert_eq!(filled.seen, 40);
     assert_complete(root, &encoder);
@@ -29,7 +30,7 @@ fn vectors_follow_the_log_and_nothing_is_encoded_twice() {
     let again = encode(root, &encoder);
     assert_eq!((again.seen, again.utterances, again.dialogues), (0, 0, 0));
 
-    // One dialogue changes, one is new, one is deleted, and one is the same under another id.
+    // One dialogue changes, one is new, one is deleted, and one is a copy under a different id.
     put(root, &[dialogue("d7", "another text"), dialogue("e1", "new"), dialogue("e2", "text number 3")]);
     delete(root, "d9");
     let before = encoder.encoded.load(Ordering::Relaxed);
@@ -41,7 +42,7 @@ fn vectors_follow_the_log_and_nothing_is_encoded_twice() {
     let reader = VectorReader::open(root).unwrap().unwrap();
     let coverage = Coverage::new(&reader);
     Snapshot::open(root).unwrap().dialogues().for_each(|d| coverage.add(&d.unwrap()));
-    // Two utterances each of the deleted and of the changed dialogue.
+    // Four utterance vectors are not live: two of the deleted dialogue, and two of the changed dialogue.
     let utterances = coverage.of(Kind::Utterances).unwrap();
     assert_eq!(utterances, VectorCounts { vectors: 85, live: 81, without: 0 });
     assert_eq!(coverage.of(Kind::Dialogues).unwrap(), VectorCounts { vectors: 42, live: 40, without: 0 });
@@ -89,7 +90,7 @@ fn a_stopped_pass_continues_where_it_stopped() {
             },
         )
         .unwrap();
-        // Neither closed nor finished, as if killed right after the last commit.
+        // Drop the writer without `close` or `finish`, as if it was killed right after the last commit.
         drop(writer);
         let reader = VectorReader::open(root).unwrap().unwrap();
         let begun = |kind| reader.manifest().extent(kind).reached.is_some();
@@ -100,7 +101,7 @@ fn a_stopped_pass_continues_where_it_stopped() {
     }
     assert!(rounds > 3, "{rounds}");
     assert_complete(root, &encoder);
-    // The texts that were being encoded at the stop were stored, so no text was encoded twice.
+    // Texts that were being encoded when a pass stopped were stored, so no text was encoded twice.
     assert_eq!(encoder.encoded.load(Ordering::Relaxed), 601 + 300);
 }
 
@@ -140,7 +141,7 @@ fn another_encoder_is_refused_and_a_replacement_switches_when_complete() {
     let e = VectorWriter::open(root, &other_options, Mode::Continue, "test").err().unwrap();
     assert!(e.to_string().contains("dialogue vectors with sequence, mean, not utterances, mean"), "{e}");
 
-    // Killed half way: readers see the old vectors.
+    // After half of the vectors, the replacement fails. Readers still see the old vectors.
     let half = HashEncoder { salt: 1, fail_on: Some("number 20"), ..HashEncoder::default() };
     assert!(pass(root, &half, BOTH, Mode::Replace).is_err());
     assert_complete(root, &old);
@@ -166,7 +167,7 @@ fn leftovers_of_a_removed_set_are_not_continued() {
     let set = VectorReader::open(root).unwrap().unwrap().folder().to_owned();
     let manifest = std::fs::read(set.join("manifest.json")).unwrap();
     pass(root, &new, BOTH, Mode::Replace).unwrap();
-    // Killed while the old set was being removed: some of its files are gone, in any order.
+    // Simulates a kill while the old set was being removed: some of its files are gone, in any order.
     std::fs::create_dir(&set).unwrap();
     std::fs::write(set.join("utterances.f32"), [1; 64]).unwrap();
     encode(root, &new);

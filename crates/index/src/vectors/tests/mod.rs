@@ -1,4 +1,4 @@
-//! Compares stored vectors with a map, and tests them after kills, damage and changes of the index.
+//! Compares stored vectors with a map, and tests the vectors after kills, damage and changes of the index.
 
 mod compact;
 mod damage;

@@ -15,7 +15,7 @@ enum Step {
     Close,
     /// Simulates a kill: drops the writer, and appends this number of meaningless bytes to the data files.
     Kill(u16),
-    /// Deletes the file of the table that maps keys to rows.
+    /// Deletes the lookup table file, which maps keys to rows.
     LoseTable(Kind),
 }
 
@@ -36,7 +36,7 @@ fn step() -> impl Strategy<Value = Step> {
 type Model = HashMap<(Kind, u8), [f32; DIM]>;
 
 fn key(n: u8) -> IdKey {
-    // A few keys share the prefix that determines their slot.
+    // Some keys have the same prefix, which determines their slot in the table.
     let mut key = IdKey::of(&n.to_string());
     if n.is_multiple_of(3) {
         key.0[..8].copy_from_slice(&[n % 2; 8]);

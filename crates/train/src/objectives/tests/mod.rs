@@ -1,5 +1,5 @@
-//! Compares the loss of each objective with a direct implementation of its formula in f64. Compares the gradient with
-//! finite differences.
+//! Compares the loss of each objective with a direct implementation of its formula in f64, and its gradient with finite
+//! differences.
 
 mod rivals;
 mod role_position;
@@ -68,7 +68,7 @@ fn mean<'a>(rows: impl IntoIterator<Item = &'a Vec<f64>>) -> Vec<f64> {
     sum.iter().map(|s| s / count).collect()
 }
 
-/// Returns `f(left · rightᵀ) · right`. The function `f(i, j, score)` is applied to each score.
+/// Returns `f(left · rightᵀ) · right`. The function `f(i, j, score)` is applied to each element of `left · rightᵀ`.
 fn matched(left: &[Vec<f64>], right: &[Vec<f64>], f: impl Fn(usize, usize, f64) -> f64) -> Vec<Vec<f64>> {
     let of = |i: usize| {
         let mut sum = vec![0.0; WIDTH];
@@ -86,7 +86,8 @@ fn nt_xent(similarities: &[f64], temperature: f64) -> f64 {
     -((similarities[0] / temperature).exp() / sum).ln()
 }
 
-/// Compares the gradient with finite differences. Returns the loss and the states.
+/// Compares the gradient of the loss with finite differences. Returns the loss and the random hidden states that it was
+/// computed from.
 fn checked(prepared: &Prepared, heads: &[Parameter]) -> (f64, Vec<Vec<f64>>) {
     let start = numbers((prepared.packed.tokens(), WIDTH), 3);
     let states = Var::from_tensor(&start).unwrap();
@@ -162,7 +163,7 @@ fn dialoguecse_equals_its_formula() {
     }
 }
 
-/// Weights of the context turns from the aggregation network; equal weights without `heads`.
+/// Computes the weights of the context turns with the aggregation network. If `heads` is empty, the weights are equal.
 fn weights(refined: &[Vec<f64>], heads: &[Parameter]) -> Vec<f64> {
     let [inner, bias, outer] = heads else { return vec![1.0 / refined.len() as f64; refined.len()] };
     let of = |p: &Parameter| p.numbers().unwrap().into_iter().map(f64::from).collect::<Vec<_>>();
@@ -201,7 +202,7 @@ fn dial2vec_equals_its_formula() {
             for sample in 0..3 {
                 let sequence = &packed.sequences[3 * n + sample];
                 let states = &states[packed.rows(3 * n + sample)];
-                // Turn of each token: a separator ends a turn.
+                // Compute the turn of each token. A separator ends a turn.
                 let mut turn = 0;
                 let turns: Vec<usize> = sequence.ids[1..]
                     .iter()
@@ -272,12 +273,12 @@ fn simcse_equals_its_formula_and_ignores_duplicates() {
     assert!((loss - expected).abs() < 1e-4, "{loss} {expected}");
 }
 
-/// A teacher of forty dialogues, with two dialogues per topic and moderate noise.
+/// Creates a teacher of forty dialogues, with two dialogues per topic and moderate noise.
 fn teacher() -> Teacher {
     noisy_teacher([1, 2], 0.3)
 }
 
-/// A teacher of forty dialogues. `level` is the noise in the two views.
+/// Creates a teacher of forty dialogues. `level` is the amount of noise in the two views.
 fn noisy_teacher(seeds: [u64; 2], level: f32) -> Teacher {
     let view = |dim: usize, seed: u64| {
         let mut vectors = Vectors::new(dim);
@@ -310,11 +311,11 @@ fn a_confident_teacher_gets_more_examples() {
     let (first, second) = (of(0), of(1));
     assert_eq!(first.len(), (80.0 * often / (often + seldom)).round() as usize);
     assert_eq!(first.len() + second.len(), 80);
-    // The confident teacher uses each dialogue once or twice. The other teacher uses evenly spaced dialogues.
+    // The group of the confident teacher has each dialogue once or twice. The other group has evenly spaced dialogues.
     assert!((0..40).all(|d| (1..=2).contains(&first.iter().filter(|p| **p == d).count())), "{first:?}");
     let steps: Vec<u32> = second.windows(2).map(|two| two[1] - two[0]).collect();
     assert!(steps.iter().max().unwrap() - steps.iter().min().unwrap() <= 1, "{second:?}");
-    // A single teacher uses each dialogue once.
+    // With a single teacher, each dialogue is exactly one example.
     let alone = neighbors(vec![group(noisy_teacher([1, 2], 0.1))]).examples(&data()).unwrap();
     assert!((0..40).eq(alone.iter().map(|p| p.dialogue)));
 }
@@ -341,7 +342,7 @@ fn neighbors_equals_its_formula() {
             .any(|v| near.iter().any(|n| (v - f64::from(taught.cosine(3, *n as usize))).abs() < 1e-6))
     );
     assert!(given[1..8].iter().all(|v| *v <= highest + 1e-6));
-    // The sequence is the dialogue with this number, with a separator after each turn, truncated.
+    // The first sequence is dialogue 36, with a separator after each turn, truncated to 9 tokens.
     let whole: Vec<u32> =
         data.dialogue(36).unwrap().iter().flat_map(|s| s.ids.iter().copied().chain([2])).collect();
     assert_eq!(packed.sequences[0].ids, [&[1][..], &whole].concat()[..9]);
@@ -363,12 +364,12 @@ fn neighbors_equals_its_formula() {
 #[test]
 fn a_negative_never_has_the_text_of_the_response() {
     let turn = |id: u32| TurnTokens { speaker: 0, role: 0, ids: vec![id] };
-    // The other dialogue repeats the response two hundred times, and its last turn is different.
+    // The second dialogue repeats the response two hundred times, and only its last turn is different.
     let repeated: Vec<TurnTokens> = (0..200).map(|_| turn(10)).chain([turn(11)]).collect();
     let data = of(vec![vec![turn(10), turn(12)], repeated]);
     let objective = DialogueCse::new(Aggregation::I2, WIDTH, 7, &Device::Cpu).unwrap();
     let prepared = objective.prepare(&data, &mut [(TurnLocation::default(), Random::new(1, 1))]).unwrap();
-    // One context turn, the response, and nine negatives.
+    // The sequences are one context turn, the response, and nine negatives.
     assert_eq!(prepared.packed.sequences[1].ids, [1, 10, 2]);
     assert!(prepared.packed.sequences[2..].iter().all(|negative| negative.ids == [1, 11, 2]));
     let same = of(vec![vec![turn(10); 2], vec![turn(10); 2]]);
@@ -379,7 +380,8 @@ fn a_negative_never_has_the_text_of_the_response() {
 fn the_context_is_the_nearest_turns_on_both_sides() {
     let data = data();
     let objective = DialogueCse::new(Aggregation::I2, WIDTH, 7, &Device::Cpu).unwrap();
-    // The third turn of the last dialogue: two turns before it and one after it.
+    // The response is the third turn of the last dialogue. Its context is the two turns before it and the turn after
+    // it.
     let location = TurnLocation { dialogue: 5, turn: 2 };
     let prepared = objective.prepare(&data, &mut [(location, Random::new(1, 1))]).unwrap();
     let turn = |t: usize| data.utterance(&dialogues()[5][t].ids, 50);

@@ -1,4 +1,4 @@
-//! Tests of response selection, of the papers' baselines, and of auxiliary objectives.
+//! Tests of response selection, of the baselines from the papers, and of auxiliary objectives.
 
 use super::*;
 use crate::model::{Freezing, Trainable};
@@ -31,7 +31,7 @@ fn responses_and_siamese_networks_equal_their_formulas() {
         let mut drawn = locations.map(|location| (location, Random::new(1, 1)));
         let prepared = objective.prepare(&data, &mut drawn).unwrap();
         let packed = &prepared.packed;
-        // The context is the two turns before the fifth turn, each with a separator. The response is the fifth turn.
+        // The response is the fifth turn. Its context is the two turns before it, each followed by a separator.
         let before: Vec<u32> =
             dialogues[5][2..4].iter().flat_map(|s| s.ids.iter().copied().chain([2])).collect();
         assert_eq!(packed.sequences[2].ids, [&[1][..], &before].concat());
@@ -65,7 +65,7 @@ fn responses_and_siamese_networks_equal_their_formulas() {
     }
 }
 
-/// A network with hidden size `WIDTH` and a vocabulary of 50 words.
+/// Creates a network with hidden size `WIDTH` and a vocabulary of 50 words.
 pub(super) fn trainable(frozen: usize) -> Trainable {
     let shape = Shape {
         hidden: WIDTH,
@@ -86,7 +86,7 @@ fn self_distillation_equals_its_formula() {
     let objective = SelfDistillation::new(&model, &data, 16, 3).unwrap();
     let prepared = objective.prepare(&data, &mut examples(&objective, &data, &[0, 4, 9])).unwrap();
     let packed = &prepared.packed;
-    // The untrained model has loss 0.
+    // For the untrained model, the loss is 0.
     let now = model.states(packed, None).unwrap();
     assert!(prepared.loss(&now).unwrap().to_scalar::<f32>().unwrap().abs() < 1e-5);
     let (loss, states) = checked(&prepared, &[]);
@@ -131,7 +131,7 @@ fn mlm_equals_its_formula() {
     let mut expected = 0.0;
     for ((row, word), weight) in predicted.iter().zip(&right).zip(&weights) {
         let erf = |x: f64| {
-            // Power series: the approximation 7.1.26 of Abramowitz and Stegun is not accurate enough.
+            // Use the power series of erf: approximation 7.1.26 of Abramowitz and Stegun is not accurate enough.
             let term = |n: i32, t: f64| {
                 -t * x * x * (2.0 * f64::from(n) + 1.0) / (f64::from(n + 1) * (2.0 * f64::from(n) + 3.0))
             };
@@ -219,7 +219,7 @@ fn combined_objectives_have_a_weighted_loss() {
     let alone = simcse().prepare(&data, &mut examples(&together, &data, &[3, 8, 12])).unwrap();
     let rows = alone.packed.tokens();
     let first = alone.loss(&means.narrow(0, 0, rows).unwrap()).unwrap().to_scalar::<f32>().unwrap();
-    // The examples of the auxiliary objective depend only on the first example of the main one.
+    // The examples of the auxiliary objective depend only on the first example of the main objective.
     let again = together.prepare(&data, &mut examples(&together, &data, &[3, 8, 12])).unwrap();
     assert_eq!(again.packed.sequences, packed.sequences);
     assert!(loss > f64::from(first) && loss < f64::from(first) + 0.25 * 20.0);

@@ -7,7 +7,7 @@ fn role_position_equals_its_formula() {
     let data = data();
     let model = trainable(0);
     let objective = RolePosition::new(&model, &data, 16, 3).unwrap();
-    // The prototypes come from all turns of the dialogues.
+    // Prepare a batch of all turns, because the prototypes are computed from all turns.
     let all = objective.examples(&data).unwrap();
     let mut every: Vec<(TurnLocation, Random)> =
         all.iter().map(|location| (*location, Random::new(1, 1))).collect();
@@ -18,7 +18,8 @@ fn role_position_equals_its_formula() {
         row.iter().map(|v| v / length).collect()
     };
     let vectors: Vec<Vec<f64>> = (0..all.len()).map(|n| unit(&mean(&now[whole.packed.rows(n)]))).collect();
-    // Positions: first, second, last, second to last, middle. The second role has the next five classes.
+    // The five classes of a role are its positions: first, second, last, second to last, middle. The classes of the
+    // second role follow those of the first.
     let of = |location: &TurnLocation| {
         let turns = data.dialogue(location.dialogue).unwrap().len() as u32;
         let at = match location.turn {
