@@ -64,7 +64,9 @@ impl ShardEncoder<'_> {
     pub fn encode(&self, shard: Shard) -> Result<EncodedShard> {
         let before = self.folder.read(&shard.manifest_name())?;
         // An unreadable manifest is treated as missing.
-        let before = before.and_then(|bytes| ShardManifest::read(&bytes, &shard.manifest_name()).ok());
+        let before = before
+            .and_then(|bytes| ShardManifest::read(&bytes, &shard.manifest_name()).ok())
+            .filter(|manifest| manifest.shard == shard);
         if let Some(manifest) = &before
             && self.is_done(manifest)?
         {

@@ -142,7 +142,7 @@ fn numbers(cell: &str) -> Result<Vec<u64>, &str> {
 
 pub(super) static STS: Format = Format {
     name: "dialoguecse-sts",
-    about: "DialogueCSE's sts.txt: a score from 1 to 5 and two sentences, separated by tabs",
+    about: "DialogueCSE's sts.txt: a score from 0 to 5 and two sentences, separated by tabs",
     sniff: sniff_sts,
     read: |input, options| read(input, options, sts),
 };

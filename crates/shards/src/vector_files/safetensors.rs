@@ -115,11 +115,19 @@ pub(super) fn read_rows(path: &Path, row: RowCallback<'_>) -> Result<()> {
         return Err(foreign_file(path, "it has different tensors"));
     };
     let [ids_from, ids_to] = header.ids.data_offsets;
+    // The file consists of the header, the vectors and the ids, without gaps.
+    let vectors_end = dim.checked_mul(4).and_then(|row| row.checked_mul(count));
+    let ids_bytes = ids_to.checked_sub(ids_from);
+    let end = ids_to.checked_add(8 + length);
+    let size = rows.get_ref().metadata().at("read", path)?.len();
+    if vectors_end != Some(ids_from) || ids_bytes.is_none() || end != Some(size) {
+        return Err(foreign_file(path, "its header does not match its size"));
+    }
     let mut ids = File::open(path).at("open", path)?;
     ids.seek(SeekFrom::Start(8 + length + ids_from)).at("read", path)?;
     let mut ids = BufReader::new(ids.take(ids_to.saturating_sub(ids_from)));
-    let mut bytes = vec![0; dim as usize * 4];
-    let (mut id, mut vector) = (String::new(), Vec::with_capacity(dim as usize));
+    let mut bytes = vec![0; if count > 0 { dim as usize * 4 } else { 0 }];
+    let (mut id, mut vector) = (String::new(), Vec::new());
     for _ in 0..count {
         rows.read_exact(&mut bytes).at("read", path)?;
         vector.clear();

@@ -213,21 +213,48 @@ fn an_arrow_file_without_rows_is_read_back() {
 }
 
 #[test]
-fn damaged_arrow_files_do_not_panic() {
+fn damaged_files_do_not_panic() {
     let dir = tempfile::tempdir().unwrap();
-    let bytes = fs::read(written(&dir.path().join("v.arrow"))).unwrap();
-    let path = dir.path().join("damaged.arrow");
-    for at in 0..bytes.len() {
-        fs::write(&path, &bytes[..at]).unwrap();
-        assert!(read(&path).is_err(), "{at} bytes");
-        for flipped in [0x01, 0x80, 0xff] {
-            let mut damaged = bytes.clone();
-            damaged[at] ^= flipped;
-            fs::write(&path, &damaged).unwrap();
-            // The changed file may still be valid, for example if the byte is part of a vector. Only a panic is a
-            // failure.
-            let _ = read(&path);
+    for name in ["v.arrow", "v.safetensors"] {
+        let bytes = fs::read(written(&dir.path().join(name))).unwrap();
+        let path = dir.path().join(format!("damaged-{name}"));
+        for at in 0..bytes.len() {
+            fs::write(&path, &bytes[..at]).unwrap();
+            assert!(read(&path).is_err(), "{name}: {at} bytes");
+            for flipped in [0x01, 0x80, 0xff] {
+                let mut damaged = bytes.clone();
+                damaged[at] ^= flipped;
+                fs::write(&path, &damaged).unwrap();
+                // The changed file may still be valid, for example if the byte is part of a vector. Only a panic is a
+                // failure.
+                let _ = read(&path);
+            }
         }
+    }
+}
+
+#[test]
+fn sizes_in_a_safetensors_header_are_checked() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("v.safetensors");
+    let huge = u64::MAX / 4 + 1;
+    for (shape, vectors, ids) in [
+        ([1, huge], [0, 4], [4, 5]),
+        ([huge, 1], [0, 0], [0, 1]),
+        ([0, 3], [0, 0], [u64::MAX, 0]),
+        ([1, 1], [0, 4], [4, huge]),
+    ] {
+        let header = serde_json::json!({
+            "embeddings": {"dtype": "F32", "shape": shape, "data_offsets": vectors},
+            "ids": {"dtype": "U8", "shape": [1], "data_offsets": ids},
+        });
+        let header = header.to_string();
+        let mut bytes = (header.len() as u64).to_le_bytes().to_vec();
+        bytes.extend(header.bytes());
+        bytes.extend([0, 0, 0, 0, b'a']);
+        fs::write(&path, bytes).unwrap();
+        let message = read(&path).unwrap_err().to_string();
+        assert!(message.ends_with("its header does not match its size"), "{message}");
     }
 }
 
