@@ -99,11 +99,11 @@ fn topics_and_statistics_are_those_of_the_command_line() {
     server.get("/v1/clusters?map=many").says(400, &["`map`"]);
     server.get("/v1/clusters?filter=domian%3Dx").says(400, &["did you mean `domain`?"]);
 
-    let (held, typed) = (server.get("/v1/stats").json(200), t.json("stats -i x"));
-    for (field, value) in held.as_object().unwrap().iter().filter(|(field, _)| *field != "schema") {
+    let (over_http, typed) = (server.get("/v1/stats").json(200), t.json("stats -i x"));
+    for (field, value) in over_http.as_object().unwrap().iter().filter(|(field, _)| *field != "schema") {
         assert_eq!(&typed[field], value, "{field}");
     }
-    assert_eq!(held["dialogues"], 280);
+    assert_eq!(over_http["dialogues"], 280);
     let some = server.get("/v1/stats?filter=domain%3Ddeliveries").json(200);
     assert_eq!(some["dialogues"], deliveries);
 

@@ -13,7 +13,7 @@ use crate::{
     tile::{Epilogue, UNITS_IN_LINE},
 };
 
-/// Number of rows of a block, and number of its columns. A block consists of two by two AMX tiles.
+/// Number of rows of a block, which is also its number of columns. A block consists of two by two AMX tiles.
 const BLOCK: usize = 2 * SIDE;
 
 /// Maximum size in bytes of the part of the left operand that is multiplied by all panels before the next part. The

@@ -48,7 +48,7 @@ pub struct FacetValue {
 
 impl Searcher {
     /// For each value of each field, counts the dialogues that have the value and match the filter. Without a filter,
-    /// all dialogues match. Values longer than 1024 bytes are ignored.
+    /// all dialogues match. Values longer than 1024 bytes are ignored. An empty speaker name is counted as a value.
     ///
     /// Returns at most `limit` values per field, the most frequent ones. Returns an error if a field is not supported
     /// or the engine is remote.
@@ -61,9 +61,10 @@ impl Searcher {
         }
         let names: Vec<FactNames> = fields.iter().map(|field| FactNames::of(field)).collect::<Result<_>>()?;
         let index = self.embedded("counting dialogues by field values")?;
-        let words = SearchModes { dense: false, lexical: true };
-        let filtered = filter.map(|filter| index.filtered(filter, Kind::Dialogues, words)).transpose()?;
+        let modes = SearchModes { dense: false, lexical: true };
+        let filtered = filter.map(|filter| index.filtered(filter, Kind::Dialogues, modes)).transpose()?;
         let selected = filtered.as_deref().and_then(|filtered| filtered.selected());
+        // The lexical index can count if there is no filter, or if it can evaluate the filter.
         let indexed = match (index.lexical(), filter.is_some() == selected.is_some()) {
             (Ok(lexical), true) => lexical.facets(index.snapshot(), &names, selected)?,
             _ => None,

@@ -33,8 +33,8 @@ pub struct App {
     pub(super) keys: Arc<Keys>,
     pub(super) limits: Arc<Limits>,
     pub(super) pool: Pool,
-    /// Pool for operations on a whole index, such as clustering. It runs one operation at a time, because each
-    /// operation uses all cores. Searches run in `pool` instead.
+    /// Pool for surveys: operations that read the records of a whole index, such as clustering. It runs one survey at a
+    /// time, because most surveys use all cores. Searches run in `pool` instead.
     pub(super) survey_pool: Pool,
     pub(super) metrics: Arc<Metrics>,
     pub(super) started: Instant,

@@ -195,18 +195,18 @@ mod tests {
 
     #[test]
     fn equal_requests_are_computed_once_and_failures_are_retried() {
-        let (surveys, made) = (ResponseCache::default(), AtomicUsize::new(0));
+        let (cache, made) = (ResponseCache::default(), AtomicUsize::new(0));
         let slow = || {
             thread::sleep(Duration::from_millis(20));
             Ok(Bytes::from(made.fetch_add(1, Ordering::Relaxed).to_string()))
         };
         thread::scope(|scope| {
-            let key: Vec<_> = (0..8).map(|_| scope.spawn(|| surveys.answer("a", slow).unwrap())).collect();
-            key.into_iter().for_each(|key| assert_eq!(key.join().unwrap(), "0"));
+            let threads: Vec<_> = (0..8).map(|_| scope.spawn(|| cache.answer("a", slow).unwrap())).collect();
+            threads.into_iter().for_each(|thread| assert_eq!(thread.join().unwrap(), "0"));
         });
-        assert_eq!(surveys.answer("b", || Err(Problem::request("no"))).unwrap_err().message, "no");
-        assert_eq!(surveys.answer("b", slow).unwrap(), "1");
-        (0..MAX_CACHED).for_each(|n| drop(surveys.answer(&format!("c{n}"), slow)));
-        assert_eq!(surveys.answer("b", slow).unwrap(), (2 + MAX_CACHED).to_string());
+        assert_eq!(cache.answer("b", || Err(Problem::request("no"))).unwrap_err().message, "no");
+        assert_eq!(cache.answer("b", slow).unwrap(), "1");
+        (0..MAX_CACHED).for_each(|n| drop(cache.answer(&format!("c{n}"), slow)));
+        assert_eq!(cache.answer("b", slow).unwrap(), (2 + MAX_CACHED).to_string());
     }
 }

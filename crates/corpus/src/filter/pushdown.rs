@@ -17,7 +17,7 @@ pub const MAX_FACT_BYTES: usize = 1024;
 
 /// Divider between the field name and the value in a fact (encoded field value).
 const DIVIDER: char = '\u{1}';
-/// First character of each fact (encoded field value) that a dialogue takes from its turns.
+/// First character of a fact of a dialogue (encoded field value) whose value is that of one of its turns.
 const OF_TURNS: char = '*';
 
 /// The facts of a dialogue or a turn: strings that encode the values of its filterable fields.

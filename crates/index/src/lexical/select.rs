@@ -124,8 +124,10 @@ impl Run<'_> {
         Ok(Selected { documents, admitted: Arc::new(admitted) })
     }
 
-    /// Reads the records that are newer than the index. Indexed dialogues that were replaced or deleted later stay in
-    /// the filter result with their old sequence number. This is harmless, because no live record has that number.
+    /// Returns the live records that are newer than the index.
+    ///
+    /// The result of the filter can also contain indexed dialogues that were replaced or deleted later, with their old
+    /// sequence numbers. This is harmless, because no live record has such a number.
     fn tail(&self) -> Result<Vec<(Seq, Box<Dialogue>)>> {
         let mut tail = Vec::new();
         let mut changes = self.snapshot.changes(self.reached);

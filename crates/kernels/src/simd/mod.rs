@@ -168,7 +168,7 @@ pub(super) trait Simd: Copy + Send + Sync + 'static {
     const BYTE_CHAIN: usize;
     /// True if pairs of bf16 are multiplied directly. If false, they are widened to f32 first.
     const BF16: bool;
-    /// True if products use AMX tiles, with [`Simd::squares`].
+    /// True if products are computed with AMX tiles, by [`Simd::squares`].
     const SQUARES: bool;
 
     /// Prepares the thread for [`Simd::squares`]. The caller must call [`Simd::end_squares`] afterwards.

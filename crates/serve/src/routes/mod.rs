@@ -214,7 +214,7 @@ pub(crate) static ROUTES: &[Route] = &[
         "get",
         "/v1/dialogues",
         Access::Read,
-        "List the dialogues that match a filter, in ingestion order",
+        "List the dialogues that match a filter, in ingestion order (with Milvus, in the order of Milvus)",
         handler!(dialogues::list),
     )
     .takes(&[

@@ -108,7 +108,7 @@ fn decoded(text: &str) -> Option<String> {
     String::from_utf8(bytes).ok()
 }
 
-type Answer = std::pin::Pin<Box<dyn Future<Output = HttpResponse> + Send>>;
+type ResponseFuture = std::pin::Pin<Box<dyn Future<Output = HttpResponse> + Send>>;
 
 /// Wraps a handler in a function that checks the API key and the names of the query parameters, calls the handler, and
 /// converts an error to a response.
@@ -116,7 +116,7 @@ fn handle(
     access: Access,
     parameters: &'static [Parameter],
     handler: Handler,
-) -> impl Fn(State<App>, Request) -> Answer + Clone {
+) -> impl Fn(State<App>, Request) -> ResponseFuture + Clone {
     move |State(app), request| {
         Box::pin(async move {
             let client = guard::client(&app, request.headers(), access);

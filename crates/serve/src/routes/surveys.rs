@@ -115,6 +115,7 @@ pub(super) async fn facets(call: Call) -> Outcome<HttpResponse> {
     }
     let filter = call.filter()?;
     let opened = call.opened()?;
+    // Usually, the counts come from the columns of the lexical index, which takes milliseconds.
     let counted =
         call.app.pool.run(move || Ok(opened.searcher.facets(filter.as_ref(), &fields, MAX_VALUES)?)).await?;
     Ok(body::ok(&counted))

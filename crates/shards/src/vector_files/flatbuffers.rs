@@ -39,8 +39,8 @@ pub(super) fn encode(root: &[Value]) -> Vec<u8> {
     bytes
 }
 
-/// Appends a table, and writes a reference to the table at position `reference`. Every field takes 8 bytes, so numbers
-/// of any width are aligned.
+/// Appends a table. At position `reference`, writes the offset that points to the table. Every field takes 8 bytes, so
+/// numbers of any width are aligned.
 fn write_table(bytes: &mut Vec<u8>, reference: usize, fields: &[Value]) {
     bytes.resize(bytes.len().next_multiple_of(8), 0);
     let vtable = bytes.len();

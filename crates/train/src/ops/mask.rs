@@ -129,7 +129,7 @@ extern "C" __global__ void turnwise_dropout(float *out, const unsigned *sequence
         Ok(out)
     }
 
-    /// Writes the mask to a tensor.
+    /// In-place operation of candle that writes the mask to a tensor.
     struct Mask {
         dropout: Dropout,
         heads: u32,

@@ -180,7 +180,7 @@ impl LayerTraining<'_> {
             chosen.truncate(MAX_DIALOGUES);
             let mut sums = Sums::new(encoder.dim(), settings.context);
             let report = |done: usize, items: u64| {
-                let (stage, total) = (Stage::ReadingContexts, Some(chosen.len() as u64));
+                let (stage, total) = (Stage::EncodingContexts, Some(chosen.len() as u64));
                 observer.progress(&Progress { stage, done: done as u64, total, items, detail: "" });
             };
             report(0, seen.utterances);

@@ -50,7 +50,7 @@ pub enum Stage {
     /// Taking gradient steps.
     Training,
     /// Encoding utterances and their contexts for a `context-cca` layer.
-    ReadingContexts,
+    EncodingContexts,
     /// A step of an evaluation.
     Evaluating(rank::Step),
 }

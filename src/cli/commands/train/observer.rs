@@ -61,7 +61,7 @@ impl RunObserver for RunPrinter<'_> {
                 Stage::FittingWords => ("fitting words", "dialogues"),
                 Stage::Mining => ("mining hard negatives", "texts"),
                 Stage::Training => ("training", "examples"),
-                Stage::ReadingContexts => ("reading contexts", "utterances"),
+                Stage::EncodingContexts => ("reading contexts", "utterances"),
                 Stage::Evaluating(step) => names_of_rank_step(step),
             };
             let mut bar = ProgressBar::new(self.printer, what, unit, total);

@@ -236,7 +236,8 @@ fn remarks(table: &Table) -> Vec<String> {
     all
 }
 
-/// Describes the best result here and in the paper, such as `MAP 94.5 by A, the paper's best 82.8 by B`.
+/// Returns a description of our best result and of the paper's best result, such as `MAP 94.5 by A, the paper's best
+/// 82.8 by B`.
 pub(super) fn best_in_words(best: &Best<'_>) -> String {
     let here = best.here.map_or_else(|| "not run".to_owned(), |(who, value)| format!("{value:.1} by {who}"));
     format!("{} {here}, the paper's best {:.1} by {}", best.measure, best.paper.1, best.paper.0)
