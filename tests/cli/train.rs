@@ -106,12 +106,12 @@ fn every_objective_ends_in_a_model_that_encodes() {
         let outcome = t.run(&format!(
             "train {objective} --corpus {SAMPLES} -m ./small -o {objective} --steps 6 --batch {batch} --learning-rate 1e-3"
         ));
-        let aside = if ["role-position", "mlm", "relevance"].contains(&objective) { 0 } else { 28 };
-        let trained_on = format!("{} dialogues", 280 - aside);
+        let held_out = if ["role-position", "mlm", "relevance"].contains(&objective) { 0 } else { 28 };
+        let trained_on = format!("{} dialogues", 280 - held_out);
         outcome.says(0, &[&trained_on, &format!("{objective} from ./small")]);
         assert_eq!(
             outcome.out.contains("neighbors shared by the halves of 28 held-out dialogues (7.4 by chance): "),
-            aside > 0
+            held_out > 0
         );
         assert!(
             outcome.out.contains("6 steps, loss ") && outcome.out.contains("saved the model"),

@@ -32,7 +32,7 @@ pub struct TrainingSet {
     /// Number of turns of each dialogue.
     turns: Vec<u32>,
     /// Index of each dialogue in the input. The input includes the skipped dialogues.
-    given: Vec<u32>,
+    input_indices: Vec<u32>,
     /// For each corpus, the index of its last dialogue in the input, plus 1.
     ends: Vec<usize>,
     /// Tokens at the start of every sequence: `[CLS]`, and the default prompt of the encoder if it has one.
@@ -76,14 +76,14 @@ impl TrainingSet {
             let read = block.clone().map(|n| dialogues.get(n)).collect::<Result<Vec<_>>>()?;
             let tokenized = read.par_iter().map(|dialogue| tokenize(dialogue, tokenizer, merge_turns));
             let tokenized = tokenized.collect::<Result<Vec<(Vec<TurnTokens>, usize)>>>()?;
-            for (given, (turns, blank)) in block.zip(tokenized) {
+            for (input_index, (turns, blank)) in block.zip(tokenized) {
                 set.blank += blank;
                 for id in turns.iter().flat_map(|turn| &turn.ids) {
                     set.tokens += 1;
                     set.unknown += u64::from(Some(*id) == unknown);
                 }
                 match turns.len() >= min_turns.max(1) {
-                    true => set.push(given as u32, turns)?,
+                    true => set.push(input_index as u32, turns)?,
                     false => set.left_out += 1,
                 }
             }
@@ -104,7 +104,7 @@ impl TrainingSet {
 
     /// Returns the index of the corpus that a dialogue belongs to.
     pub fn corpus(&self, number: u32) -> usize {
-        self.ends.partition_point(|end| *end <= self.given(number))
+        self.ends.partition_point(|end| *end <= self.input_index(number))
     }
 
     /// Creates a training set from tokenized dialogues.
@@ -121,8 +121,8 @@ impl TrainingSet {
         set
     }
 
-    fn push(&mut self, given: u32, turns: Vec<TurnTokens>) -> Result<()> {
-        self.given.push(given);
+    fn push(&mut self, input_index: u32, turns: Vec<TurnTokens>) -> Result<()> {
+        self.input_indices.push(input_index);
         self.turns.push(turns.len() as u32);
         self.dialogues.push(turns)
     }
@@ -162,8 +162,8 @@ impl TrainingSet {
     }
 
     /// Returns the index of a dialogue in the input. The input includes the skipped dialogues.
-    pub fn given(&self, number: u32) -> usize {
-        self.given[number as usize] as usize
+    pub fn input_index(&self, number: u32) -> usize {
+        self.input_indices[number as usize] as usize
     }
 
     /// Adds a prompt to the start of every sequence, after `[CLS]`. Training uses the default prompt of the encoder.

@@ -60,7 +60,7 @@ pub struct StepTraining {
     /// True if the loss compares the examples of a batch with each other, for example with in-batch negatives. The
     /// batch then cannot be split into independent micro-batches.
     pub in_batch: bool,
-    /// True if the loss needs only the pooled embedding of each sequence. Only then can a batch with `in_batch` be
+    /// True if the loss needs only the mean vector of each sequence. Only then can a batch with `in_batch` be
     /// computed in micro-batches.
     pub pooled_loss: bool,
     /// True if all examples of a batch come from one corpus. Negatives from a different corpus are too easy, because

@@ -31,11 +31,12 @@ pub(crate) fn unit_means(model: &Trainable, sequences: &[Sequence]) -> error::Re
     Ok(vectors)
 }
 
-/// Returns a mask that excludes pairs of utterances with the same text from the in-batch negatives. The mask has one
-/// row and one column per utterance, and is added to the scores.
-pub(super) fn duplicate_mask(utterances: &[Sequence]) -> Vec<f32> {
-    let same = |a: usize, b: usize| a != b && utterances[a].ids == utterances[b].ids;
-    let count = utterances.len();
+/// Returns a mask for the scores of examples against the positives of a batch. It excludes positives with the same
+/// text as the example's own positive from the negatives. The mask has one row per example and one column per positive,
+/// and is added to the scores.
+pub(super) fn duplicate_mask(positives: &[Sequence]) -> Vec<f32> {
+    let same = |a: usize, b: usize| a != b && positives[a].ids == positives[b].ids;
+    let count = positives.len();
     let pairs = (0..count).flat_map(|a| (0..count).map(move |b| (a, b)));
     pairs.map(|(a, b)| if same(a, b) { MASKED } else { 0.0 }).collect()
 }

@@ -71,7 +71,8 @@ macro_rules! objectives {
     };
 }
 
-// The order of this list is the order of the auxiliary objectives in a run, so new objectives are appended.
+// The order of this list is the order of the auxiliary objectives in a run. Their random choices depend on it, so new
+// objectives are appended.
 objectives! {
     Dialoguecse: dialoguecse::DIALOGUECSE,
     Dial2vec: dial2vec::DIAL2VEC,
@@ -157,7 +158,8 @@ pub trait Objective: Send + Sync {
     fn prepare(&self, data: &TrainingSet, examples: &mut [(TurnLocation, Random)]) -> Result<Prepared>;
 }
 
-/// Location of an example in the training set. Some objectives store indices into their own lists instead.
+/// Location of an example in the training set. Objectives whose examples are not turns store an index into a list of
+/// their own in `dialogue`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct TurnLocation {
     /// Index of the dialogue in the training set.

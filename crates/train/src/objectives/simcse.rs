@@ -54,20 +54,20 @@ impl Objective for SimCse {
     fn prepare(&self, data: &TrainingSet, examples: &mut [(TurnLocation, Random)]) -> Result<Prepared> {
         let utterances = examples.iter().map(|(location, _)| data.utterance_at(*location, self.max_tokens));
         let mut sequences = utterances.collect::<Result<Vec<Sequence>>>()?;
-        let loss = Twice { mask: losses::duplicate_mask(&sequences), temperature: self.temperature };
+        let loss = PairLoss { mask: losses::duplicate_mask(&sequences), temperature: self.temperature };
         sequences.extend_from_within(..);
         Ok(Prepared::new(&SIMCSE, sequences, examples.len(), loss))
     }
 }
 
 /// Loss of a batch that holds all utterances, followed by the same utterances again.
-struct Twice {
+struct PairLoss {
     /// Mask that is added to the scores.
     mask: Vec<f32>,
     temperature: f64,
 }
 
-impl Loss for Twice {
+impl Loss for PairLoss {
     fn compute(&self, packed: &Packed, means: &Tensor) -> Candle<Tensor> {
         let count = packed.sequences.len() / 2;
         let means = losses::unit(means)?;

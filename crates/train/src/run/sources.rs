@@ -58,7 +58,7 @@ impl Sources for RunSources<'_> {
         let mut groups = Vec::with_capacity(self.corpora.ends.len());
         let mut begin = 0;
         for (end, path) in self.corpora.ends.iter().zip(&self.corpora.paths) {
-            let is_own = |n: &u32| (begin..*end).contains(&self.data.given(*n));
+            let is_own = |n: &u32| (begin..*end).contains(&self.data.input_index(*n));
             let known: Vec<u32> = (0..self.data.len() as u32).filter(is_own).collect();
             let group = self.group(known, encoder.as_ref());
             groups.push(group.map_err(|e| match e {
@@ -102,7 +102,7 @@ impl RunSources<'_> {
         Random::new(seed, 1).shuffle(&mut known);
         known.truncate(MAX_DIALOGUES);
         known.sort_unstable();
-        let dialogue = |n: &u32| self.corpora.dialogues.get(self.data.given(*n));
+        let dialogue = |n: &u32| self.corpora.dialogues.get(self.data.input_index(*n));
         let chosen = known.iter().map(dialogue).collect::<Result<Vec<Cow<'_, Dialogue>>>>()?;
         let chosen: Vec<&Dialogue> = chosen.iter().map(AsRef::as_ref).collect();
         let meaning = encode(encoder, &chosen, Stage::Encoding, observer)?;

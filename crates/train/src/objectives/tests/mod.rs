@@ -1,7 +1,7 @@
 //! Compares the loss of each objective with a direct implementation of its formula in f64, and its gradient with finite
 //! differences.
 
-mod rivals;
+mod more;
 mod role_position;
 
 use candle_core::{DType, Device, Tensor, Var};
@@ -36,13 +36,9 @@ fn dialogues() -> Vec<Vec<TurnTokens>> {
     (0..6).map(|n| dialogue(n, 3 + n)).collect()
 }
 
-fn examples(
-    objective: &dyn Objective,
-    data: &TrainingSet,
-    locations: &[usize],
-) -> Vec<(TurnLocation, Random)> {
+fn examples(objective: &dyn Objective, data: &TrainingSet, indices: &[usize]) -> Vec<(TurnLocation, Random)> {
     let all = objective.examples(data).unwrap();
-    locations.iter().map(|n| (all[*n], Random::new(5, *n as u64))).collect()
+    indices.iter().map(|n| (all[*n], Random::new(5, *n as u64))).collect()
 }
 
 fn rows(states: &Tensor) -> Vec<Vec<f64>> {

@@ -1,6 +1,6 @@
 //! Tests of the objective `role-position`.
 
-use super::{rivals::trainable, *};
+use super::{more::trainable, *};
 
 #[test]
 fn role_position_equals_its_formula() {

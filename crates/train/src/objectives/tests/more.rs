@@ -1,4 +1,4 @@
-//! Tests of response selection, of the baselines from the papers, and of auxiliary objectives.
+//! Tests of response selection, of the baselines from the papers, of MLM, and of auxiliary objectives.
 
 use super::*;
 use crate::model::{Freezing, Trainable};
