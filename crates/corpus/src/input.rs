@@ -273,7 +273,8 @@ impl<'a> Probe<'a> {
         self.file_name().ends_with(extension)
     }
 
-    /// Returns the lines that are complete and not blank. If the text has no line ending, the whole text is one line.
+    /// Returns the lines that are complete and not blank. If the probed text has no line ending, returns the whole text
+    /// as one line, although it may be cut off.
     pub fn lines(&self) -> impl Iterator<Item = &'a str> + use<'a> {
         let end = if self.whole { self.text.len() } else { self.text.rfind('\n').unwrap_or(self.text.len()) };
         self.text[..end].lines().filter(|line| !line.trim().is_empty())

@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 
 use crate::formats::prelude::*;
 
-/// A conversation or a message in a JSON file of chats.
+/// JSON object in a file of chats: a conversation, or a message of a conversation.
 pub(super) type Record = Map<String, Value>;
 
 enum Shape {

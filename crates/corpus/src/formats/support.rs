@@ -112,8 +112,8 @@ pub(crate) fn id_or_generated(id: Option<String>, stem: &str, number: u64) -> Re
     }
 }
 
-/// Generates the id of a record without an id. It consists of the file name and a number, which is usually the position
-/// of the record.
+/// Generates the id of a record without an id. It consists of the file name and a number: that of the record's line, of
+/// the element of an array, or of the dialogue in the file.
 pub(crate) fn generated_id(stem: &str, number: u64) -> Result<DialogueId> {
     DialogueId::new(format!("{stem}-{number:06}"))
 }

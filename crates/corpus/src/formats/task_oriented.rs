@@ -1,5 +1,5 @@
-//! Shared code of the readers for task-oriented corpora: roles, splits, dialog acts, and the frames of SGD and
-//! MultiWOZ 2.2.
+//! Shared code of the readers for task-oriented corpora: detection of JSON formats, roles, splits, dialog acts, and the
+//! frames of SGD and MultiWOZ 2.2.
 
 use std::collections::BTreeMap;
 
@@ -67,7 +67,7 @@ pub(super) fn any_element(
         .any(|e| serde_json::from_slice(&e.json).is_ok_and(|value| test(&e.keys, &value)))
 }
 
-/// Returns whether one of the first five lines is a JSON object that passes a test.
+/// Returns whether one of the first five lines (not counting blank lines) is a JSON object that passes a test.
 pub(super) fn any_json_line(
     probe: &Probe<'_>,
     mut test: impl FnMut(&serde_json::Map<String, Value>) -> bool,
