@@ -55,7 +55,7 @@ pub(crate) struct Cli {
 }
 
 const EXIT_CODES: &str = "\
-Exit codes: 0 success, 1 a check failed, 2 wrong arguments or settings, 3 unusable data in a file, \
+Exit codes: 0 success, 1 a command such as doctor found a problem, 2 wrong arguments or settings, 3 unusable data in a file, \
 4 damaged index, 5 index in use by another process, 6 a resource is unavailable (disk, network, device), \
 70 bug in turnwise, 130 interrupted.";
 
@@ -159,8 +159,8 @@ pub(crate) enum Command {
     ///
     /// Also updates the lexical index and computes the vectors of the new dialogues. The model is that of
     /// the existing vectors; for an index without vectors, the default model, if it is installed. Without a model, only
-    /// lexical search works until `turnwise encode` has computed the vectors. New vectors are searchable at once, and
-    /// `turnwise index build` adds them to the vector graph, which is faster.
+    /// lexical search works until `turnwise encode` has computed the vectors. New vectors are searchable at once;
+    /// `turnwise index build` adds them to the vector graph, so that searches are faster.
     ///
     /// Example: turnwise ingest -i chats exports/
     Ingest(IngestArgs),
@@ -224,11 +224,11 @@ pub(crate) enum Command {
     Stats,
     /// Remove dialogues from an index
     ///
-    /// Removes the dialogues at once, without asking; use --dry-run first. Give IDs or --filter, not both.
+    /// Removes the dialogues without asking for confirmation; try --dry-run first. Give IDs or --filter, not both.
     ///
     /// Example: turnwise delete -i chats --filter 'time<2020-01-01' --dry-run
     Delete(DeleteArgs),
-    /// Build, compact and inspect the lexical index and the vector graphs of an index
+    /// Build the lexical index and the vector graphs of an index; compact the index; show its parts
     #[command(subcommand)]
     Index(IndexCommand),
     /// Check an index for damage
@@ -356,8 +356,9 @@ pub(crate) enum ConfigCommand {
 pub(crate) struct MigrateArgs {
     /// Destination of the copy
     ///
-    /// With -i, copies that index to Milvus: ADDRESS is a collection, such as milvus://localhost:19530/chats. With
-    /// --engine, copies that collection to a new local index: INDEX is its name or path.
+    /// With -i, the source is a local index, and the destination is a Milvus collection (ADDRESS, such as
+    /// milvus://localhost:19530/chats). With --engine, the source is the Milvus collection of --engine, and the
+    /// destination is a new local index (INDEX: its name or path).
     #[arg(long, value_name = "ADDRESS|INDEX")]
     pub(crate) to: String,
     /// Replace an existing Milvus collection

@@ -99,8 +99,8 @@ pub(crate) enum BenchCommand {
 pub(crate) enum TaskCommand {
     /// Semantic retrieval (DialogueCSE): find sentences with the same intent
     ///
-    /// Reads a file in the format of DialogueCSE's select.txt. Ranks the candidates of each sentence; candidates
-    /// with the same intent are relevant. Reports MAP and MRR.
+    /// Reads a file in the format of DialogueCSE's select.txt, which lists candidates for each sentence. Ranks these
+    /// candidates; those with the same intent as the sentence are relevant. Reports MAP and MRR.
     Sr(TaskArgs<SemanticRetrieval>),
     /// Sentence similarity (D-STS, from DialogueCSE): compare similarities with human scores
     ///
@@ -110,8 +110,8 @@ pub(crate) enum TaskCommand {
     ///
     /// Dialogues of the same domain are relevant to each other; every dialogue must have exactly one domain.
     /// Reports MAP and MRR for retrieval, and purity, NMI, ARI and accuracy for categorization (clustering). For
-    /// relatedness, reports the Spearman correlation, over pairs of dialogues, of their cosine with 1 (same domain) or 0
-    /// (different domains).
+    /// relatedness, reports the Spearman correlation between the cosines of pairs of dialogues and their labels: 1 for the
+    /// same domain, 0 for different domains.
     #[command(mut_args(show_profile))]
     Dialogues {
         #[command(flatten)]
@@ -206,7 +206,7 @@ pub(crate) struct AnnArgs {
     /// NumPy file of query vectors [default: hold out some of the vectors]
     #[arg(long, value_name = "FILE", requires = "vectors")]
     pub(crate) query_vectors: Option<PathBuf>,
-    /// Number of vectors to hold out as queries, at most a tenth of all
+    /// Number of vectors to hold out as queries, or a tenth of the vectors if that is less
     #[arg(long, value_name = "N", default_value_t = 1_000)]
     pub(crate) queries: usize,
     /// Which vectors of the index to use
@@ -228,7 +228,7 @@ pub(crate) struct AnnArgs {
     /// Size of the candidate list while building the graph (HNSW's efConstruction)
     #[arg(long, value_name = "N", default_value_t = 128)]
     pub(crate) ef_construction: usize,
-    /// Store the vectors in 16-bit precision instead of 32-bit
+    /// Store the full vectors of the graph file in 16-bit precision instead of 32-bit
     #[arg(long)]
     pub(crate) half: bool,
     /// Folder for the results
@@ -294,27 +294,29 @@ Rankers:
   matching, matching:NAME
                          the model's top 50, reranked by DialogueCSE's matching-guided similarity
   lda, lda:TOPICS        LDA (default of TOPICS: the number of classes in the data; without classes, 50)
-  vectors:FILE.npy       your own vectors: one row per document, then one row per query
+  vectors:FILE.npy       your own vectors, one row per text or dialogue in the order of the data; for
+                         `bench response` and `bench adhoc`, one row per document, then one per query
   random                 random order
 
 `model` and `model:NAME` can be followed by modifiers, such as model+utterances+last-3:
   +center                subtract the mean of all vectors
   +white                 whiten the vectors
   +utterances            vector of a dialogue: encode each utterance and pool (--dialogue-mode utterances)
-  +interlocutors         vector of a dialogue: sum of the means of each speaker's parts
-  +first-speaker         vector of a dialogue: mean of the first speaker's parts
-  +other-speakers        vector of a dialogue: mean of the other speakers' parts
+  +interlocutors         vector of a dialogue: sum over the speakers: the mean of each speaker's tokens
+  +first-speaker         vector of a dialogue: mean of the first speaker's tokens
+  +other-speakers        vector of a dialogue: mean of the other speakers' tokens (after +utterances, of utterance
+                         vectors instead of tokens, in all three)
   +last-N                use only the last N turns of a dialogue or context
-  +cls, +mean            pool the tokens by the first token, or by the mean
+  +cls, +mean            vector of a text: that of the first token, or the mean of all tokens
 
-TERMS is an analyzer of `turnwise analyze` (default mixed-1) or one of:
+TERMS is an analyzer of `turnwise analyze` (for bm25 and tfidf, mixed-1 by default) or one of:
   pairs                  words (Chinese: single characters) and their bigrams
   letters                single characters and their bigrams
   scikit                 words of at least two characters and their bigrams, as in scikit-learn with
                          ngram_range=(1, 2)
-Without TERMS, tfidf-svd is the encoder of `turnwise model fit`, fitted on the texts of the benchmark.
+tfidf-svd without TERMS is the encoder that `turnwise model fit` makes, fitted on the texts of the benchmark.
 
-With a ranker, `--precision auto` means f32.";
+`--precision auto` means f32 for all rankers.";
 
 /// Arguments of `turnwise eval`. They have the names and meanings of trec_eval's options.
 #[derive(Debug, Args)]

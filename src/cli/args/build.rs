@@ -37,7 +37,8 @@ pub(crate) enum BuildCommand {
     /// uses their median.
     ///
     /// A pair is a sentence and one of the ten sentences nearest to it. All rankers contribute equally many pairs. If the
-    /// sentences have intents, as many pairs of sentences with equal intents are among the pairs. The pairs are shuffled.
+    /// sentences have intents, pairs of sentences with the same intent are added, as many as from one ranker. The pairs are
+    /// shuffled.
     #[command(mut_args(describe_for_benchmarks))]
     Dsts {
         #[command(flatten)]
@@ -63,7 +64,7 @@ pub(crate) enum BuildCommand {
     },
     /// Build a test set for `bench dialogues`
     ///
-    /// Keeps the dialogues with exactly one domain. With --paper SET/train, keeps all dialogues.
+    /// Keeps the dialogues with exactly one domain. With --paper for a training set, such as sgd/train, keeps all.
     #[command(alias = "dial")]
     Dialogues {
         #[command(flatten)]

@@ -28,9 +28,9 @@ pub(crate) struct ReadArgs {
     /// For example, `ann: try again` becomes `try again`.
     #[arg(long)]
     pub(crate) strip_nicks: bool,
-    /// Maximum size of a record in megabytes (1,000,000 bytes) [default: 64]
+    /// Maximum size of one dialogue of the input, in megabytes (1,000,000 bytes) [default: 64]
     ///
-    /// Larger records are rejected and counted. The setting `ingest.max_record_mb` changes the default.
+    /// Larger dialogues are rejected and counted. The setting `ingest.max_record_mb` changes the default.
     #[arg(long, value_name = "N")]
     pub(crate) max_record_mb: Option<usize>,
 }
@@ -52,7 +52,8 @@ impl ReadArgs {
 pub(crate) struct RejectArgs {
     /// Write a list of the rejected records to FILE, as JSON lines
     ///
-    /// A record is a row or line of a file, or a dialogue that cannot be stored. Each line has the file, the line number and the reason.
+    /// Rejected records are rows and lines that cannot be read, and dialogues that cannot be stored. Each line of FILE has
+    /// the file, the line number and the reason.
     /// Without this option, rejected records are only counted, and the first few are printed as warnings.
     #[arg(long = "rejects", value_name = "FILE")]
     pub(crate) file: Option<PathBuf>,
@@ -113,7 +114,8 @@ pub(crate) struct IngestArgs {
     pub(crate) no_encode: bool,
     /// Update neither the lexical index nor the vectors
     ///
-    /// To do both later, run `turnwise encode` and then `turnwise index build`.
+    /// To catch up later, run `turnwise encode`, which computes the vectors, and then `turnwise index build`, which updates
+    /// the lexical index.
     #[arg(long)]
     pub(crate) no_index: bool,
     // These arguments are last, because their heading applies to all options after them.
@@ -139,8 +141,8 @@ pub(crate) struct CleanArgs {
     pub(crate) normalize: Option<NormalForm>,
     /// Skip dialogues whose turns are the same as those of an earlier dialogue
     ///
-    /// The texts and roles are compared, not the IDs. In `ingest`, the dialogues of the index count as earlier, too; not
-    /// available with --engine.
+    /// The texts and roles are compared, not the IDs. `ingest` also compares them with the dialogues of the index. --engine
+    /// does not support --dedupe.
     #[arg(long)]
     pub(crate) dedupe: bool,
     /// Replace email addresses, phone numbers and card numbers with placeholders

@@ -14,7 +14,7 @@ use turnwise_encoder::{
 #[derive(Debug, Clone, Default, Args)]
 #[command(next_help_heading = "Encoder")]
 pub(crate) struct TokenArgs {
-    /// How to pool the token vectors of a text [default: set by the model]
+    /// How to pool the token vectors of a text or utterance [default: set by the model]
     #[arg(long, value_enum, value_name = "POOLING")]
     pub(crate) token_pooling: Option<PoolingMode>,
     /// Layers whose token vectors are pooled: `last`, the number of a layer, or `first-last` [default: last]

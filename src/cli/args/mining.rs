@@ -72,6 +72,6 @@ Clusters are computed by k-means on the vectors of the dialogues; a different --
 ranked by three criteria: their share in the cluster, how much higher this share is than in all dialogues, and their \
 rarity.
 
-Without -k, several numbers of clusters are tried on a sample, up to the square root of the number of dialogues. The \
+Without -k, several numbers of clusters, up to the square root of the number of dialogues, are tried on a sample. The \
 silhouette measures how well the clusters are separated. Of the numbers with a silhouette close to the best one, the \
 largest is used.";

@@ -35,7 +35,7 @@ pub(crate) enum ModelCommand {
     Fit(FitArgs),
     /// Measure the speed of a model on this machine, and its deviation from f32, in each precision
     ///
-    /// With --precision, measures only that precision, without a comparison with f32.
+    /// With a --precision other than auto, measures only that precision, without a comparison with f32.
     Bench(ModelBenchArgs),
     /// Show a model's layers, vector size, prompts and other properties
     Info {
@@ -66,7 +66,7 @@ pub(crate) struct FitArgs {
     /// Corpus to fit on: files and folders [default: the index given by -i]
     #[arg(value_name = "INPUT")]
     pub(crate) paths: Vec<PathBuf>,
-    /// Folder to create; use it as --model
+    /// Folder to create; pass it to other commands with --model
     #[arg(short, long, value_name = "FOLDER")]
     pub(crate) output: PathBuf,
     /// Kind of encoder
@@ -75,13 +75,13 @@ pub(crate) struct FitArgs {
     /// Kind of texts to fit on; the encoder works best for texts of the same kind
     #[arg(long, value_enum, default_value = "dialogues", value_name = "UNIT")]
     pub(crate) of: UnitArg,
-    /// Only tfidf-svd: dimension of the vectors, at most 2048
+    /// For --kind tfidf-svd: dimension of the vectors, at most 2048
     #[arg(long, default_value_t = 128, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=2048))]
     pub(crate) dim: u16,
-    /// Only words, sif (required): file of word vectors in GloVe or word2vec format
+    /// For --kind words and --kind sif, which require it: file of word vectors in GloVe or word2vec format
     #[arg(long, alias = "words", value_name = "FILE", required_if_eq_any([("kind", "words"), ("kind", "sif")]))]
     pub(crate) word_vectors: Option<PathBuf>,
-    /// Only words, sif: use only the first N words of the file of word vectors [default: all]
+    /// For --kind words and --kind sif: use only the first N words of the file of word vectors [default: all]
     ///
     /// The files usually list the most frequent words first.
     #[arg(long, alias = "limit", value_name = "N")]

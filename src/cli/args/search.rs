@@ -82,8 +82,8 @@ pub(crate) struct TuneArgs {
     pub(crate) labeled: Option<PathBuf>,
     /// Save the best method and weights as the defaults of the index
     ///
-    /// Without this flag, they are only printed. They are chosen on one half of the queries, and saved only if their MAP
-    /// on the other half is higher than that of the current defaults.
+    /// They are saved only if they are better than the current defaults: chosen on one half of the queries, they must have
+    /// a higher MAP on the other half. Without --save, the method and weights are only printed.
     #[arg(long)]
     pub(crate) save: bool,
     /// Remove the saved method and weights, and use the built-in defaults again
@@ -111,8 +111,8 @@ fn describe_for_similar(arg: Arg) -> Arg {
             .help("Rerank the top hits; only `exact` works here")
             .long_help(
                 "Rerank the top hits; only `exact` works here\n\n\
-                 `exact` orders the top hits by the cosine of the vectors. The other methods of `turnwise search` need a \
-                 text query.",
+                 `exact` computes the cosines of the top hits again. The scores of a local index are already exact; those \
+                 of Milvus (--engine) can be approximate. The other methods need the text of a query.",
             )
             .hide_possible_values(true),
         _ => arg,
@@ -140,7 +140,7 @@ pub(crate) struct QueryArgs {
     pub(crate) filter: Option<Filter>,
     /// Group the hits: show only the best hit of each dialogue [default: no grouping]
     ///
-    /// The hit also shows how many other candidates are in the dialogue.
+    /// The hit also shows how many other turns of the dialogue are among the candidates (--candidates).
     #[arg(long, value_enum, value_name = "UNIT")]
     pub(crate) group: Option<Group>,
     /// Number of turns to show before and after each utterance found
@@ -203,7 +203,7 @@ pub(crate) struct RankingArgs {
     pub(crate) candidates: usize,
     /// Rerank the top hits by a different score
     ///
-    /// maxsim and matching encode the texts of the hits again. They need a text query and work only for utterances.
+    /// maxsim and matching encode the texts of the hits again. They work only for utterances.
     ///
     /// exact sorts the top hits by their cosines. To find hits that the graph missed, use the flag --exact.
     #[arg(long, value_enum, value_name = "METHOD")]
@@ -234,9 +234,11 @@ Filters (--filter), such as 'role=user and (turns>=6 or meta.channel=phone)':
   turns                  number of turns of the dialogue
   turn                   number of the turn in its dialogue, from 1
   length                 length of the text in characters
-  meta.KEY               other metadata of the turn or of its dialogue, likewise
+  meta.KEY               other metadata of the turn or of its dialogue: one of them must match
 Operators are = != < <= > >= and ~ (contains, ignoring case). Combine conditions with and, or, not and parentheses. \
-With --of dialogues, fields of a turn match if one of the turns matches, and length is that of the whole dialogue.
+With --of dialogues, a condition on a field of a turn is met if one of the turns meets it; several conditions can be met \
+by different turns. meta.KEY is the metadata of the dialogue only, time is that of the dialogue, else of its first turn \
+with a time, and length is that of all turns.
 
 Query syntax (--syntax):
   +word                  the word is required

@@ -27,7 +27,7 @@ pub(crate) struct TrainArgs {
 pub(crate) enum TrainCommand {
     /// Train once with each value of a setting and compare the results
     ///
-    /// For each combination of values, prints the loss, both scores of `--select label-free`, and the measures of the --dev
+    /// For each combination of values, prints the loss, the two label-free scores (see --select), and the measures of the --dev
     /// tasks. With several seeds, prints the means.
     #[command(after_help = SWEEP_HELP)]
     Sweep(Box<SweepArgs>),
@@ -60,8 +60,8 @@ pub(crate) struct SweepArgs {
     /// Setting and values, such as temperature=0.05,0.1; repeatable
     ///
     /// SETTING is a key of recipe.toml, such as temperature, negatives, context, learning_rate, batch, steps, warm_up or
-    /// dialogues. Most keys are the names of options, with _ instead of -. With several settings, every combination of
-    /// values is trained.
+    /// dialogues. Most keys are the names of options, with _ instead of -; the recipe.toml of any run contains all keys.
+    /// With several settings, every combination of values is trained.
     #[arg(long, value_name = "SETTING=VALUE,…", required = true, value_parser = parse_variation)]
     pub(crate) vary: Vec<(String, Vec<String>)>,
     #[command(flatten)]
@@ -92,11 +92,11 @@ pub(crate) struct TrainRunArgs {
     /// Training dialogues: the name or folder of an index, or files and folders
     ///
     /// A plain name is an index; write a folder of files with a slash, such as chats/. Folders are read recursively.
-    /// Several paths can be given, and each one is a corpus. With some objectives, all examples of a step come from the
-    /// same corpus. With auto and joint, each corpus adds to the default number of steps. See docs/training.md.
+    /// Each value is a corpus; several values follow one -c, as in `-c chats emails/`. With some objectives, all examples of
+    /// a step come from the same corpus. With auto and joint, each corpus adds to the default number of steps. See docs/training.md.
     #[arg(short, long, value_name = "INDEX|PATH", num_args = 1..)]
     pub(crate) corpus: Vec<PathBuf>,
-    /// Folder that the recipe's paths are relative to [default: included recipe: data; recipe file: the current folder]
+    /// Folder that the recipe's paths are relative to [default: ./data for an included recipe, the current folder for a recipe file]
     #[arg(long, value_name = "FOLDER")]
     pub(crate) data: Option<PathBuf>,
     /// Model to start from: a name or a folder [default: all-MiniLM-L6-v2]
@@ -196,7 +196,7 @@ pub(crate) struct OptimizationArgs {
     /// Learning rate schedule after the warm-up: constant, linear or cosine [default: linear]
     #[arg(long, value_name = "SHAPE", value_parser = parse_value::<Shape>)]
     pub(crate) schedule: Option<Shape>,
-    /// Number of warm-up steps [default: set by the objective, at most 30; with --steps: 0]
+    /// Number of warm-up steps [default: set by the objective, at most 30; 0 if --steps is given]
     ///
     /// In these steps, the learning rate grows linearly up to --learning-rate.
     #[arg(long, value_name = "N")]
@@ -227,15 +227,15 @@ pub(crate) struct OptimizationArgs {
 pub(crate) struct EvaluationArgs {
     /// Labeled benchmark to evaluate the model on during training; repeatable
     ///
-    /// One of dialogues:PATH, sr:FILE, dsts:FILE or response:FILE. They have the formats and measures of `turnwise
-    /// bench dialogues`, `bench sr`, `bench dsts` and `bench response`. The measures are only reported. To choose the
-    /// saved step by them, add `--select dev`.
+    /// One of dialogues:PATH (dialogue retrieval), sr:FILE (semantic retrieval), dsts:FILE (sentence similarity) or
+    /// response:FILE (response selection). `turnwise bench TASK --help` describes the format and the measures of each
+    /// task. The measures are only reported. To choose the saved step by them, add `--select dev`.
     #[arg(long, value_name = "TASK:PATH", value_parser = parse_value::<DevTask>)]
     pub(crate) dev: Vec<DevTask>,
     /// Number of steps between evaluations; 0 disables them [default: a fifth of the steps]
     #[arg(long, value_name = "N")]
     pub(crate) evaluate_every: Option<u64>,
-    /// Number of held-out dialogues, at most a tenth of all [default: 400; with --dev: 0]
+    /// Number of held-out dialogues, at most a tenth of all [default: 400; 0 if --dev is given]
     ///
     /// Held-out dialogues are not trained on. They are used to evaluate the model without labels. The objectives
     /// role-position, mlm and relevance hold out none by default.
@@ -244,13 +244,13 @@ pub(crate) struct EvaluationArgs {
     /// Which step to save as the model: label-free, dev or last [default: label-free; role-position: last]
     ///
     /// label-free: the last step whose score is close to the best score. With held-out dialogues, each of them is split
-    /// into two halves, and each half has its nearest neighbors among the other dialogues. The score is the share of
-    /// neighbors that both halves have in common; close means within 0.005 or one standard error, whichever is larger.
+    /// into two halves. For each half, the nearest neighbors among the other held-out dialogues are found. The score is the
+    /// share of neighbors that both halves have in common; close means within 0.005 or one standard error, whichever is larger.
     /// Without held-out dialogues, the score is the share of the nearest neighbors by BM25 that are also nearest neighbors
     /// by vectors; close means within 0.005.
     ///
-    /// dev: the first step with the best mean over the --dev tasks. Of each task, the first measure counts that `turnwise
-    /// bench` prints for it.
+    /// dev: the first step with the best mean over the --dev tasks. The measure of each task is the first one that `turnwise
+    /// bench` prints.
     ///
     /// last: the last step.
     #[arg(long, value_name = "CRITERION", value_parser = parse_value::<Selection>)]
@@ -404,7 +404,9 @@ Examples:
 
 /// Returns the help text after the options: the objectives and examples.
 fn train_help() -> String {
-    let mut help = "Objectives, and the vectors that they train:\n".to_owned();
+    let mut help =
+        "Objectives, and what they train (vectors of dialogues or utterances, or response selection):\n"
+            .to_owned();
     for definition in ObjectiveName::ALL.iter().map(|objective| objective.definition()) {
         if definition.role == Role::Auxiliary {
             continue;
@@ -424,8 +426,7 @@ fn train_help() -> String {
 
 const TRAIN_EXAMPLES: &str = "
 `auto` is another name of `neighbors`. Start with auto for dialogue search, context-cca for turns, joint for both, and \
-responses for response selection. The paper on response selection is \"Leveraging Extended Chat History through Sentence \
-Embedding in Multi-turn Dialogue toward Increasing User Engagement\" (Ding et al., 2022). \
+responses for response selection. \
 The model of the best step is saved (see --select). docs/training.md describes the objectives and their defaults.
 
 Examples:

@@ -62,7 +62,7 @@ fn describe_for_embed(arg: Arg) -> Arg {
 
 const EMBED_FORMATS: &str = "\
 INPUT and the ID of each vector (`turnwise corpus formats` lists the formats of dialogues):
-  one text per line (--from lines)               line number; FILE:LINE with several inputs
+  one text per line (detected; or --from lines)  line number; FILE:LINE with several inputs
   {\"id\", \"text\"} per line (--from texts-jsonl)   id; without an id, as above
   dialogues, --of utterances                     DIALOGUE#TURN
   dialogues, --of dialogues                      ID of the dialogue
@@ -75,7 +75,7 @@ OUT has the vectors in the order of the input:
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum UnitArg {
-    /// Each turn (of a dialogue) or text (of a file of texts)
+    /// Each turn of a dialogue; in `embed`, also each text of a file of texts
     Utterances,
     /// Each dialogue as a whole
     Dialogues,
@@ -134,7 +134,7 @@ pub(crate) struct EncodeArgs {
 pub(crate) struct ShardArgs {
     /// Encode only shard I of N, such as 0/4, and write it to files in --out; I counts from 0
     ///
-    /// Requires --out. Several shards can be given, such as 3,7-9/100.
+    /// Requires --out. Several shards can be given: 3,7-9/100 means the shards 3, 7, 8 and 9 of 100.
     #[arg(long, value_name = "I/N", value_parser = parse_value::<Shards>, requires = "out", conflicts_with_all = ["assemble", "replace"])]
     pub(crate) shard: Option<Shards>,
     /// Place to write the shards to: a folder or an s3://, gs:// or az:// URL

@@ -68,8 +68,8 @@ pub enum Profile {
     /// Paper: ten k-means runs, and the correlation over random pairs.
     #[default]
     Paper,
-    /// Code: max(3, 10 − n/500) k-means runs for n dialogues, and each dialogue's correlation with all others, averaged
-    /// over the dialogues.
+    /// Code: max(3, 10 − n/500) k-means runs for n dialogues. For each dialogue, the correlation over its pairs with all
+    /// other dialogues; then the mean over the dialogues.
     Code,
 }
 

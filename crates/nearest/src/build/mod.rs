@@ -28,7 +28,7 @@ const MAX_NODES: usize = 1 << 31;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[cfg_attr(feature = "clap", derive(clap::ValueEnum))]
 pub enum Builder {
-    /// The crate hnsw_rs, on 8-bit codes.
+    /// The crate hnsw_rs, which compares 8-bit codes of the vectors.
     #[cfg_attr(feature = "clap", value(name = "hnsw_rs"))]
     HnswRs,
     /// Our own builder. Its graph does not depend on the number of threads.
