@@ -133,8 +133,9 @@ pub mod train {
 /// ```
 /// use turnwise::evaluate::Ranking;
 ///
-/// // The flags say whether the document at each rank is relevant, best rank first. let ranking =
-/// Ranking::of_flags([true, false, true]); assert_eq!(ranking.reciprocal_rank(), 1.0);
+/// // The flags say whether the document at each rank is relevant, best rank first.
+/// let ranking = Ranking::of_flags([true, false, true]);
+/// assert_eq!(ranking.reciprocal_rank(), 1.0);
 /// ```
 pub mod evaluate {
     pub use turnwise_eval::{

@@ -168,8 +168,8 @@ async fn accept(
     }
 }
 
-/// Regularly checks every index for changes. Each index has its own task, so an engine that does not respond does not
-/// delay the checks of other indexes.
+/// Regularly checks every index for changes. Each index has its own task, so an index whose engine does not
+/// respond does not delay the checks of the other indexes.
 async fn follow(app: App) {
     let mut all = JoinSet::new();
     for hosted in app.indexes.iter() {

@@ -48,8 +48,9 @@ impl Pool {
         self.max_running - self.permits.available_permits().min(self.max_running)
     }
 
-    /// Runs `work` on a blocking thread and returns its result. If the maximum number of requests already run, waits
-    /// until one of them is complete. Returns an error at once if the maximum number of requests already wait.
+    /// Runs `work` on a blocking thread and returns its result. If the maximum number of requests is already running,
+    /// waits until one of them completes. Returns an error immediately if the maximum number of requests is already
+    /// waiting.
     pub(super) async fn run<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> Outcome<T> + Send + 'static,

@@ -65,7 +65,7 @@ impl TaskSpec {
 
 /// Settings of a task: the paths of its data, and its options.
 pub trait TaskSettings {
-    /// Returns the command line that runs the task on the data in `folder`. It contains no rankers.
+    /// Returns the command line that runs the task on the data in `folder`, without the arguments that select rankers.
     fn command(&self, folder: &Path) -> String;
 
     /// Returns the paths of the task's files, relative to the data folder.

@@ -56,7 +56,7 @@ struct Ranked<'a> {
     /// Row in the graph; `None` for a hit in a dialogue that is newer than the graph. Rows are in descending order of
     /// ids.
     row: Option<u32>,
-    /// Dialogue id. For a hit in the graph, it is `None` until it is needed to sort a tie.
+    /// Dialogue id. For a hit in the graph, it is `None` until it is needed to break a tie.
     id: Option<Cow<'a, DialogueId>>,
 }
 
