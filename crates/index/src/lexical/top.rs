@@ -227,6 +227,7 @@ impl Best {
         }
     }
 
+    #[inline]
     pub(super) fn offer(&mut self, doc: DocId, score: f32) {
         if score < self.least() {
             return;
