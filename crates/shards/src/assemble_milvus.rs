@@ -37,7 +37,7 @@ use crate::{
     survey::Survey,
 };
 
-/// Hint for the error after an interruption before the first write to Milvus.
+/// Hint of the error if the assembly was interrupted before it wrote anything to Milvus.
 const NOTHING_WRITTEN: &str = "nothing was written";
 
 /// Settings for writing the vectors of shards to Milvus, together with the dialogues from the original input files.

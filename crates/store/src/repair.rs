@@ -236,8 +236,10 @@ impl Salvage {
         self.batch = self.batch.max(known);
     }
 
-    /// Records the number of the batch that a commit ends. Batches have consecutive numbers, so a gap means that
-    /// batches are missing, and that the gaps in the sequence numbers since the previous commit are lost records.
+    /// Records the number of the batch that a commit ends.
+    ///
+    /// Batches have consecutive numbers. If a number is skipped, batches are missing. The sequence numbers that were skipped
+    /// since the previous commit then belong to lost records.
     fn note_batch(&mut self, batch: u64, path: &Path, offset: u64) {
         if batch != self.last_batch + 1 {
             self.compacted_away.truncate(self.gaps_before);

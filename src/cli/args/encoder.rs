@@ -70,7 +70,8 @@ pub(crate) struct EncoderArgs {
     pub(crate) dialogue_mode: Option<DialogueMode>,
     /// How to pool the parts of a dialogue into one vector [default: mean]
     ///
-    /// With --dialogue-mode sequence, the parts are the tokens of the dialogue; with utterances, its utterance vectors.
+    /// With --dialogue-mode sequence, the parts are the tokens of the dialogue; with --dialogue-mode
+    /// utterances, they are the vectors of its utterances.
     #[arg(long, value_enum, value_name = "POOLING")]
     pub(crate) pooling: Option<DialoguePooling>,
 }

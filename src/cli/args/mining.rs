@@ -73,5 +73,5 @@ ranked by three criteria: their share in the cluster, how much higher this share
 rarity.
 
 Without -k, several numbers of clusters, up to the square root of the number of dialogues, are tried on a sample. The \
-silhouette measures how well the clusters are separated. Of the numbers with a silhouette close to the best one, the \
-largest is used.";
+silhouette measures how well the clusters are separated. The largest number of clusters with a silhouette close to the best \
+silhouette is used.";

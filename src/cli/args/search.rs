@@ -82,8 +82,9 @@ pub(crate) struct TuneArgs {
     pub(crate) labeled: Option<PathBuf>,
     /// Save the best method and weights as the defaults of the index
     ///
-    /// They are saved only if they are better than the current defaults: chosen on one half of the queries, they must have
-    /// a higher MAP on the other half. Without --save, the method and weights are only printed.
+    /// They are saved only if they are better than the current defaults. To test this, a method and weights are chosen on
+    /// one half of the queries; they must have a higher MAP than the defaults on the other half. Without --save, the method
+    /// and weights are only printed.
     #[arg(long)]
     pub(crate) save: bool,
     /// Remove the saved method and weights, and use the built-in defaults again
@@ -237,8 +238,8 @@ Filters (--filter), such as 'role=user and (turns>=6 or meta.channel=phone)':
   meta.KEY               other metadata of the turn or of its dialogue: one of them must match
 Operators are = != < <= > >= and ~ (contains, ignoring case). Combine conditions with and, or, not and parentheses. \
 With --of dialogues, a condition on a field of a turn is met if one of the turns meets it; several conditions can be met \
-by different turns. meta.KEY is the metadata of the dialogue only, time is that of the dialogue, else of its first turn \
-with a time, and length is that of all turns.
+by different turns. Then, meta.KEY is only the metadata of the dialogue; time is that of the dialogue, or of its first turn \
+with a time if the dialogue has none; length is that of all turns together.
 
 Query syntax (--syntax):
   +word                  the word is required

@@ -75,7 +75,7 @@ OUT has the vectors in the order of the input:
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum UnitArg {
-    /// Each turn of a dialogue; in `embed`, also each text of a file of texts
+    /// Each turn of a dialogue; in `turnwise embed`, also each text of a file of texts
     Utterances,
     /// Each dialogue as a whole
     Dialogues,

@@ -32,7 +32,8 @@ pub struct Evaluation {
 }
 
 impl Evaluation {
-    /// Position on the step axis of the curves. An evaluation with an appended layer counts as one step later.
+    /// Position on the step axis of the curves. An evaluation of the model with its
+    /// appended layer is placed one step after the last step.
     pub fn position(&self) -> u64 {
         self.step + u64::from(self.layer)
     }
