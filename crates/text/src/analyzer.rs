@@ -76,7 +76,7 @@ impl Analyzer {
         format!(
             "{ANALYZER} (words; character bigrams for scripts without spaces) or {JIEBA} (Chinese words by \
              dictionary; needs a build with `--features jieba`). Both can be followed by {STEM}LANGUAGE (stemming of \
-             Latin words: {}). The 1 is a version",
+             words in Latin script: {}). The 1 is a version",
             LANGUAGES.map(|(code, _)| code).join(", ")
         )
     }

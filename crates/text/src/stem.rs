@@ -1,4 +1,4 @@
-//! Snowball stemming of Latin words, so that `deliveries` and `delivery` match.
+//! Snowball stemming of words in Latin script, so that `deliveries` and `delivery` match.
 
 use std::str::FromStr;
 

@@ -228,7 +228,7 @@ pub(crate) struct AnnArgs {
     /// Size of the candidate list while building the graph (HNSW's efConstruction)
     #[arg(long, value_name = "N", default_value_t = 128)]
     pub(crate) ef_construction: usize,
-    /// Store the full vectors of the graph file in 16-bit precision instead of 32-bit
+    /// Store the vectors in the graph file (not their 8-bit codes) in 16-bit precision instead of 32-bit
     #[arg(long)]
     pub(crate) half: bool,
     /// Folder for the results
@@ -302,10 +302,10 @@ Rankers:
   +center                subtract the mean of all vectors
   +white                 whiten the vectors
   +utterances            vector of a dialogue: encode each utterance and pool (--dialogue-mode utterances)
-  +interlocutors         vector of a dialogue: sum over the speakers: the mean of each speaker's tokens
+  +interlocutors         vector of a dialogue: the mean of each speaker's tokens, summed over the speakers
   +first-speaker         vector of a dialogue: mean of the first speaker's tokens
-  +other-speakers        vector of a dialogue: mean of the other speakers' tokens (after +utterances, of utterance
-                         vectors instead of tokens, in all three)
+  +other-speakers        vector of a dialogue: mean of the other speakers' tokens
+                         (after +utterances, these three use the vectors of the utterances instead)
   +last-N                use only the last N turns of a dialogue or context
   +cls, +mean            vector of a text: that of the first token, or the mean of all tokens
 

@@ -37,8 +37,8 @@ pub(crate) enum BuildCommand {
     /// uses their median.
     ///
     /// A pair is a sentence and one of the ten sentences nearest to it. All rankers contribute equally many pairs. If the
-    /// sentences have intents, pairs of sentences with the same intent are added, as many as from one ranker. The pairs are
-    /// shuffled.
+    /// sentences have intents, pairs of sentences with the same intent count as one more ranker and get an equal share. The
+    /// pairs are shuffled.
     #[command(mut_args(describe_for_benchmarks))]
     Dsts {
         #[command(flatten)]
@@ -64,7 +64,8 @@ pub(crate) enum BuildCommand {
     },
     /// Build a test set for `bench dialogues`
     ///
-    /// Keeps the dialogues with exactly one domain. With --paper for a training set, such as sgd/train, keeps all.
+    /// Keeps the dialogues with exactly one domain. If --paper names a training set, such as sgd/train, all
+    /// dialogues are kept.
     #[command(alias = "dial")]
     Dialogues {
         #[command(flatten)]
@@ -110,7 +111,8 @@ pub(crate) struct SentencesArgs {
     /// Sentences with intents, or dialogues
     ///
     /// Sentences: a .csv with the columns text and category, a tab-separated file of text and intent, or a folder
-    /// with the files seq.in (one sentence per line) and label (the intent of each). Dialogues: files in any format that `ingest` reads; their turns may have intents.
+    /// with the files seq.in (one sentence per line) and label (the intent of each). Dialogues: files in any
+    /// format that `ingest` reads; the intents are those of the turns (or their acts, see --label).
     #[arg(value_name = "LABELED")]
     pub(crate) path: PathBuf,
     #[command(flatten)]

@@ -33,7 +33,7 @@ pub(crate) enum ModelCommand {
     ///
     /// Example: turnwise model fit chats.jsonl -o models/tfidf
     Fit(FitArgs),
-    /// Measure the speed of a model on this machine, and its deviation from f32, in each precision
+    /// For each precision, measure a model's speed on this machine and how much its vectors differ from f32
     ///
     /// With a --precision other than auto, measures only that precision, without a comparison with f32.
     Bench(ModelBenchArgs),
