@@ -228,7 +228,7 @@ pub(crate) struct AnnArgs {
     /// Size of the candidate list while building the graph (HNSW's efConstruction)
     #[arg(long, value_name = "N", default_value_t = 128)]
     pub(crate) ef_construction: usize,
-    /// Store the vectors in the graph file (not their 8-bit codes) in 16-bit precision instead of 32-bit
+    /// Store the vectors of the graph file in 16-bit precision instead of 32-bit; their 8-bit codes do not change
     #[arg(long)]
     pub(crate) half: bool,
     /// Folder for the results

@@ -185,7 +185,7 @@ pub(crate) enum CorpusCommand {
     },
     /// Split files or an index into random parts, such as train, dev and test
     ///
-    /// Each dialogue goes as a whole into one part. For given --parts, the part depends only on the dialogue's ID and
+    /// Each dialogue goes as a whole into one part. With the same --parts, its part depends only on the dialogue's ID and
     /// on --seed.
     Split {
         /// Files and folders [default: the index given by -i]

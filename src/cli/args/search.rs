@@ -238,7 +238,7 @@ Filters (--filter), such as 'role=user and (turns>=6 or meta.channel=phone)':
   meta.KEY               other metadata of the turn or of its dialogue: one of them must match
 Operators are = != < <= > >= and ~ (contains, ignoring case). Combine conditions with and, or, not and parentheses. \
 With --of dialogues, a condition on a field of a turn is met if one of the turns meets it; several conditions can be met \
-by different turns. Then, meta.KEY is only the metadata of the dialogue; time is that of the dialogue, or of its first turn \
+by different turns. Also with --of dialogues, meta.KEY is only the metadata of the dialogue; time is that of the dialogue, or of its first turn \
 with a time if the dialogue has none; length is that of all turns together.
 
 Query syntax (--syntax):

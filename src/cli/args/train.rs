@@ -27,7 +27,7 @@ pub(crate) struct TrainArgs {
 pub(crate) enum TrainCommand {
     /// Train once with each value of a setting and compare the results
     ///
-    /// For each combination of values, prints the loss, the two label-free scores (see --select), and the measures of the --dev
+    /// For each combination of values, prints the loss, the label-free scores (by held-out halves and by BM25 neighbors, see --select), and the measures of the --dev
     /// tasks. With several seeds, prints the means.
     #[command(after_help = SWEEP_HELP)]
     Sweep(Box<SweepArgs>),

@@ -27,7 +27,7 @@ fn commands() -> String {
     command.build();
     let mut page = String::from("# Commands\n\n`turnwise COMMAND --help` prints the same text.\n");
     page.push_str(
-        "\n## Global options\n\nEvery command accepts these options, unless the description of an option lists the commands.\n\n",
+        "\n## Global options\n\nEvery command accepts these options. An option that works only with some commands names them in its description.\n\n",
     );
     for argument in command.get_arguments().filter(|a| a.is_global_set()) {
         option(argument, &mut page);

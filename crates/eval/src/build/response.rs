@@ -94,7 +94,7 @@ pub fn response_set(dialogues: &[Dialogue], wanted: ResponseOptions) -> Result<R
                     "fewer than {} different responses are available",
                     wanted.of
                 ))
-                .with_hint("add more dialogues, or lower --of"));
+                .with_hint("add more dialogues, or lower --candidates"));
             }
             let answer = random.below(wanted.of);
             candidates.swap(0, answer);

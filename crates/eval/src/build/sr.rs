@@ -19,8 +19,8 @@ use turnwise_core::{
 #[cfg_attr(feature = "clap", derive(clap::ValueEnum))]
 #[serde(rename_all = "lowercase")]
 pub enum CandidateSelection {
-    /// As in the text of DialogueCSE's paper: the top 100 by BM25. Of these, the 30 best with the same intent are
-    /// positive, and further ones are dropped; those with other intents are negative.
+    /// As in the text of DialogueCSE's paper: the top 100 by BM25. Of these, the sentences with other intents
+    /// are negative; of those with the same intent, the 30 best are positive and the rest is dropped.
     Text,
     /// As in DialogueCSE's released files: up to 30 random sentences with the same intent are positive. The 40 best by
     /// BM25 with other intents are negative.

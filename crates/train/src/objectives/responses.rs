@@ -37,14 +37,14 @@ pub static RESPONSES: Definition = Definition {
 
 pub static SIAMESE_S: Definition = Definition {
     name: "siamese-s",
-    about: "responses: a turn matches its response if both pass through a trained layer (SiameseBERT-S, a baseline in the DialogueCSE paper)",
+    about: "responses: a turn matches its response, compared after a trained layer (SiameseBERT-S, a baseline in the DialogueCSE paper)",
     steps: Some(StepTraining { several_turns: false, ..steps(|given| read(given, Matching::Layer, 1)) }),
     ..Definition::DEFAULT
 };
 
 pub static SIAMESE_M: Definition = Definition {
     name: "siamese-m",
-    about: "responses: several turns match their response if both pass through two trained layers (SiameseBERT-M, a baseline in the DialogueCSE paper)",
+    about: "responses: several turns together match their response, compared after two trained layers (SiameseBERT-M, a baseline in the DialogueCSE paper)",
     steps: Some(steps(|given| read(given, Matching::Perceptron, 3))),
     ..Definition::DEFAULT
 };
