@@ -66,6 +66,46 @@ fn only_an_incomplete_last_batch_is_removed() {
 }
 
 #[test]
+fn a_log_that_lost_acknowledged_batches_is_an_error_until_it_is_repaired() {
+    let dir = tempfile::tempdir().unwrap();
+    let root = dir.path().join("i");
+    filled(&root);
+    let mut store = Store::open(&root, "test").unwrap();
+    let mut ends = Vec::new();
+    for n in 30..33 {
+        put(&mut store, &dialogue(&format!("d{n}"), "after the checkpoint"));
+        ends.push(fs::metadata(log(&root)).unwrap().len());
+        store.commit(None).unwrap();
+    }
+    // Without `close`, there is no checkpoint: only sled knows these batches.
+    drop(store);
+    let all = content(&root);
+    let whole = fs::read(log(&root)).unwrap();
+    let good = copy_of(&root, dir.path(), "good");
+    let mut cuts: Vec<Vec<u8>> = ends.iter().map(|end| whole[..*end as usize].to_vec()).collect();
+    // A last batch whose bytes are damaged looks like one that was not written completely.
+    cuts.push(whole.clone());
+    *cuts[3].last_mut().unwrap() ^= 1;
+    for (n, bytes) in cuts.into_iter().enumerate() {
+        fs::remove_dir_all(&root).unwrap();
+        copy_tree(&good, &root);
+        fs::write(log(&root), &bytes).unwrap();
+        let e = Store::open(&root, "test").err().unwrap();
+        assert!(
+            matches!(e, Error::Corrupt { .. }) && e.to_string().contains("had been committed"),
+            "{n}: {e}"
+        );
+        assert_eq!(fs::read(log(&root)).unwrap(), bytes, "{n}: the log is not truncated");
+        let report = verify::verify(&root, "test", &mut |_| {}).unwrap();
+        assert_eq!(report.damage.len(), 1, "{n}: {:?}", report.damage);
+        assert!(report.damage[0].path.ends_with("log"), "{n}: {:?}", report.damage);
+        repair::repair(&root, "test").unwrap();
+        assert_sound(&root);
+        assert_eq!(content(&root), all, "{n}");
+    }
+}
+
+#[test]
 fn every_byte_of_the_log_is_checked_and_repair_restores_it_from_sled() {
     let dir = tempfile::tempdir().unwrap();
     let root = dir.path().join("i");

@@ -52,6 +52,11 @@ pub fn segments(log: &Path) -> Result<Vec<u32>> {
     Ok(found)
 }
 
+/// Describes a log that has lost its last batches. A committed batch is in the log before sled or a checkpoint knows it.
+pub fn ends_early(last: u64, committed: u64) -> String {
+    format!("the log ends with batch {last}, but batch {committed} had been committed")
+}
+
 fn header(segment: u32) -> [u8; SEGMENT_HEADER_BYTES as usize] {
     let mut bytes = [0; SEGMENT_HEADER_BYTES as usize];
     bytes[..8].copy_from_slice(&SEGMENT_MAGIC);

@@ -270,6 +270,10 @@ fn check_records(snapshot: &Snapshot, live: &KeyMap<Entry>, report: &mut Report)
             report.records = RecordsChecked::BeingMade;
             return Ok(());
         }
+        Ok(SyncState::Batch(at)) if at > snapshot.batch() => {
+            report.add(snapshot.paths().log(), log::ends_early(snapshot.batch(), at));
+            return Ok(());
+        }
         Ok(SyncState::Batch(at)) => {
             if at != snapshot.batch() {
                 let what = format!("sled is at batch {at}, but the log is at batch {}", snapshot.batch());

@@ -83,16 +83,18 @@ impl Store {
         repair::refuse_unfinished(root)?;
         let (view, tail) = Snapshot::load(root).map_err(missing_file_is_corrupt)?;
         view.paths.remove_others();
-        let log = LogWriter::open(&view.paths.log(), view.state.at)?;
         let mut notices = Vec::new();
         let records = match open_records(&view, &tail) {
             Ok(records) => records,
-            Err(Error::Corrupt { path, what, .. }) => {
+            // Damage of the log must not be copied to sled.
+            Err(Error::Corrupt { path, what, .. }) if path == view.paths.records() => {
                 notices.push(format!("{}: {what}; rebuilt from the log", path.display()));
                 rebuild_records(&view, &mut |_| Ok(()))?
             }
             Err(e) => return Err(e),
         };
+        // This truncates an incomplete batch, so the end of the log must have been checked before.
+        let log = LogWriter::open(&view.paths.log(), view.state.at)?;
         Ok(Store {
             records,
             log,
@@ -328,13 +330,17 @@ pub(super) fn create_empty(root: &Path) -> Result<()> {
     root.parent().filter(|p| !p.as_os_str().is_empty()).map_or(Ok(()), files::sync_folder)
 }
 
-/// Opens the sled database and applies the batches of `tail` that it does not contain yet.
+/// Opens the sled database and applies the batches of `tail` that it does not contain yet. Returns an error for the
+/// path of the log if sled shows that the log has lost batches.
 fn open_records(view: &Snapshot, tail: &Tail) -> Result<Records> {
     let folder = view.paths.records();
     let records = Records::open(&folder)?;
     let known = view.manifest.checkpoint.batch..=view.state.batch;
     let applied = match records.sync_state()? {
         SyncState::Batch(batch) if known.contains(&batch) => batch,
+        SyncState::Batch(batch) if batch > view.state.batch => {
+            return Err(Error::corrupt(view.paths.log(), log::ends_early(view.state.batch, batch)));
+        }
         SyncState::Batch(batch) => {
             let what = format!("it is at batch {batch}, but the log is at batch {}", view.state.batch);
             return Err(Error::corrupt(folder, what));
