@@ -323,7 +323,7 @@ pub(crate) struct DeleteArgs {
     pub(crate) ids: Vec<String>,
     /// Delete all dialogues that match a filter, such as 'corpus=old or time<2020-01-01'
     ///
-    /// `turnwise search --help` describes filters at its end. `corpus` is the name given by `ingest --source`.
+    /// For the syntax of filters, see the end of `turnwise search --help`. `corpus` is the name given by `ingest --source`.
     #[arg(long, value_name = "EXPRESSION", conflicts_with = "ids", value_parser = parse_value::<Filter>)]
     pub(crate) filter: Option<Filter>,
     /// Print how many dialogues would be deleted, without deleting them

@@ -120,7 +120,7 @@ impl MilvusWriter {
         MilvusWriter::over(connection, manifest, source, None)
     }
 
-    /// Stores another name or path of the same model in the manifest.
+    /// Replaces the name or path of the model in the manifest. It must be that of the same model.
     pub fn set_model(&mut self, model: &str) -> Result<()> {
         if let Some(recipe) = &mut self.writer.manifest.recipe {
             model.clone_into(&mut recipe.model);

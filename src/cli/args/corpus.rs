@@ -220,7 +220,7 @@ pub(crate) struct WriteArgs {
     pub(crate) to: ExportFormat,
     /// Only dialogues that match a filter, such as 'domain=banking and turns>=6'
     ///
-    /// `turnwise search --help` describes filters at its end.
+    /// For the syntax of filters, see the end of `turnwise search --help`.
     #[arg(long, value_name = "EXPRESSION", value_parser = parse_value::<Filter>)]
     pub(crate) filter: Option<Filter>,
 }

@@ -30,7 +30,7 @@ pub(crate) struct DuplicatesArgs {
     pub(crate) exact: bool,
     /// Only utterances or dialogues that match a filter, such as 'domain=banking and role=user'
     ///
-    /// `turnwise search --help` describes filters at its end.
+    /// For the syntax of filters, see the end of `turnwise search --help`.
     #[arg(long, value_name = "EXPRESSION", value_parser = parse_value::<Filter>)]
     pub(crate) filter: Option<Filter>,
 }
@@ -62,7 +62,7 @@ pub(crate) struct ClustersArgs {
     pub(crate) map_points: usize,
     /// Only dialogues that match a filter, such as 'domain=banking and turns>2'
     ///
-    /// `turnwise search --help` describes filters at its end.
+    /// For the syntax of filters, see the end of `turnwise search --help`.
     #[arg(long, value_name = "EXPRESSION", value_parser = parse_value::<Filter>)]
     pub(crate) filter: Option<Filter>,
 }

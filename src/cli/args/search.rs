@@ -136,7 +136,7 @@ pub(crate) struct QueryArgs {
     pub(crate) offset: usize,
     /// Only hits that match a filter, such as 'role=user and domain=billing and time>=2026-01-01'
     ///
-    /// `turnwise search --help` describes filters at its end.
+    /// For the syntax of filters, see the end of `turnwise search --help`.
     #[arg(long, value_name = "EXPRESSION", value_parser = parse_value::<Filter>)]
     pub(crate) filter: Option<Filter>,
     /// Group the hits: show only the best hit of each dialogue [default: no grouping]

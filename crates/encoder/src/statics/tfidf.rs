@@ -212,7 +212,7 @@ fn tensors<'a>(terms: usize, idf: &'a [f32], components: &'a [f32], mean: &'a [f
 }
 
 /// Projects a row of TF-IDF weights with `components`. If `unit` is true, L2-normalizes the projection. Returns `None`
-/// if the projection is zero, apart from rounding errors.
+/// if the projection is zero within rounding error.
 fn project(
     components: &[f32],
     dim: usize,

@@ -53,8 +53,8 @@ pub struct NodeFilter {
 
 struct Ranked<'a> {
     hit: Candidate,
-    /// Row in the graph; `None` for a hit in a dialogue that is newer than the graph. Rows are in descending order of
-    /// ids.
+    /// Row in the graph; `None` for a hit in a dialogue that is newer than the graph. The rows of the graph are
+    /// sorted by descending dialogue id.
     row: Option<u32>,
     /// Dialogue id. For a hit in the graph, it is `None` until it is needed to break a tie.
     id: Option<Cow<'a, DialogueId>>,
