@@ -22,8 +22,7 @@ pub enum Precision {
     Bf16,
     /// 16-bit floating point; GPUs only.
     F16,
-    /// 16-bit integers, scaled like int8. More accurate than bf16, and with AVX2 as fast as
-    /// int8.
+    /// 16-bit integers, scaled like int8. More accurate than bf16, and with AVX2 as fast as int8.
     Int16,
     /// 8-bit integers, with one scale per token of the input and one per output column of the weights.
     Int8,
