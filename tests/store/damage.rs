@@ -106,6 +106,29 @@ fn a_log_that_lost_acknowledged_batches_is_an_error_until_it_is_repaired() {
 }
 
 #[test]
+fn a_log_that_ends_before_the_last_checkpoint_is_not_extended() {
+    let dir = tempfile::tempdir().unwrap();
+    let root = dir.path().join("i");
+    let all = filled(&root);
+    let whole = fs::read(log(&root)).unwrap();
+    for length in [whole.len() - 1, whole.len() / 2, 16, 3, 0] {
+        fs::write(log(&root), &whole[..length]).unwrap();
+        let e = Store::open(&root, "test").err().unwrap();
+        assert!(matches!(e, Error::Corrupt { .. }), "{length}: {e}");
+        assert_eq!(fs::metadata(log(&root)).unwrap().len() as usize, length);
+        repair::repair(&root, "test").unwrap();
+        assert_sound(&root);
+        assert_eq!(content(&root), all, "{length}");
+    }
+    fs::remove_file(log(&root)).unwrap();
+    let e = Store::open(&root, "test").err().unwrap();
+    assert!(matches!(e, Error::Corrupt { .. }), "{e}");
+    repair::repair(&root, "test").unwrap();
+    assert_sound(&root);
+    assert_eq!(content(&root), all);
+}
+
+#[test]
 fn every_byte_of_the_log_is_checked_and_repair_restores_it_from_sled() {
     let dir = tempfile::tempdir().unwrap();
     let root = dir.path().join("i");

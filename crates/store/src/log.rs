@@ -223,7 +223,7 @@ impl LogWriter {
     }
 
     /// Opens the log for appending at `end`. Removes everything after `end`, which can only be an incomplete batch that
-    /// was never acknowledged.
+    /// was never acknowledged. Returns [`Error::Corrupt`] if the log ends before `end`.
     pub fn open(log: &Path, end: Position) -> Result<Self> {
         for later in segments(log)?.into_iter().filter(|&s| s > end.segment) {
             let path = segment_path(log, later);
@@ -232,6 +232,11 @@ impl LogWriter {
         let path = segment_path(log, end.segment);
         let file = OpenOptions::new().write(true).open(&path).at("open", &path)?;
         let length = file.metadata().at("read", &path)?.len();
+        if length < end.offset && end.offset > SEGMENT_HEADER_BYTES {
+            let what =
+                format!("the file ends at byte {length}, but the last checkpoint is at byte {}", end.offset);
+            return Err(Error::corrupt(path, what));
+        }
         if length < SEGMENT_HEADER_BYTES {
             return LogWriter::begin(log, end.segment);
         }
