@@ -1,11 +1,13 @@
 //! Arguments of `turnwise bench` and `turnwise eval`.
 
+use std::path::PathBuf;
+
+use clap::{Arg, Args, Subcommand};
+
 use super::{
     BuildCommand, EncoderArgs, InputArgs, ReadArgs, TokenArgs, at_least_one,
     encoder::describe_for_benchmarks, parse_value,
 };
-use clap::{Arg, Args, Subcommand};
-use std::path::PathBuf;
 use turnwise_eval::{
     recipe::Paper,
     tasks::{AdHoc, DialogueRetrieval, Profile, ResponseSelection, SemanticRetrieval, Similarity, TaskSpec},

@@ -5,11 +5,12 @@
 
 use std::sync::OnceLock;
 
-use super::{CHUNK, is_ours, numbers, over_rows, values_of};
 use candle_core::{CpuStorage, CustomOp3, Layout, Result, Shape, Tensor, bail};
 use gemm::{Parallelism, gemm};
 use rayon::prelude::*;
 use turnwise_kernels::{network::Activation, training};
+
+use super::{CHUNK, is_ours, numbers, over_rows, values_of};
 
 /// Computes `activation(x·Wᵀ + b)`. `weight` has one row per output.
 pub fn linear(x: &Tensor, weight: &Tensor, bias: &Tensor, activation: Option<Activation>) -> Result<Tensor> {

@@ -1,10 +1,11 @@
 //! `turnwise index info`: describes the records, the lexical index, the vectors and the graphs of an index.
 
+use rayon::prelude::*;
+
 use crate::cli::{
     commands::{search, vectors as kept, vectors::Vectors},
     prelude::*,
 };
-use rayon::prelude::*;
 use turnwise_core::files;
 use turnwise_corpus::Dialogue;
 use turnwise_index::{

@@ -112,7 +112,7 @@ const MOST_BYTES: u64 = 64 << 20;
 fn turns_of_file(file: &Path, context: &Context<'_>) -> Result<Vec<String>> {
     let input = Input::open(file)?;
     let name = input.name.clone();
-    let turns: Vec<String> = match read(input, context)? {
+    let turns: Vec<String> = match read_dialogue(input, context)? {
         Ok(dialogue) => dialogue.turns.into_iter().map(|turn| turn.text).collect(),
         Err(input) => {
             let mut text = String::new();
@@ -129,22 +129,22 @@ fn turns_of_file(file: &Path, context: &Context<'_>) -> Result<Vec<String>> {
 
 /// Reads a file with exactly one dialogue.
 fn dialogue_of_file(file: &Path, context: &Context<'_>) -> Result<Dialogue> {
-    read(Input::open(file)?, context)?.map_err(|input| {
+    read_dialogue(Input::open(file)?, context)?.map_err(|input| {
         Error::data(format!("{} is not a dialogue in a known format", input.name))
             .with_hint("`turnwise corpus formats` lists the known formats")
     })
 }
 
 /// Reads the only dialogue of an input. Returns the input unread if its format is not a known dialogue format.
-fn read(input: Input, context: &Context<'_>) -> Result<std::result::Result<Dialogue, Input>> {
+fn read_dialogue(input: Input, context: &Context<'_>) -> Result<std::result::Result<Dialogue, Input>> {
     let Some((format, Fit::Yes | Fit::Maybe)) = formats::sniff(&input.probe()) else { return Ok(Err(input)) };
     let name = input.name.clone();
     context.printer.detail(format!("reading {name} as {}", format.name));
-    only(format.read(input, &ReadOptions::default())?, &name).map(Ok)
+    only_dialogue(format.read(input, &ReadOptions::default())?, &name).map(Ok)
 }
 
 /// Returns the only dialogue of the list. Returns an error if the list does not contain exactly one dialogue.
-fn only(mut dialogues: formats::Dialogues, name: &str) -> Result<Dialogue> {
+fn only_dialogue(mut dialogues: formats::Dialogues, name: &str) -> Result<Dialogue> {
     let first = match dialogues.next() {
         Some(Ok(dialogue)) => dialogue,
         Some(Err(Problem::Record(reject) | Problem::File(reject))) => {
