@@ -250,6 +250,20 @@ fn foreign_and_duplicate_shards_are_reported_by_name() {
 }
 
 #[test]
+fn the_manifest_of_another_shard_is_not_used() {
+    let (t, model) = corpus(30);
+    all_shards(&t, &model, 3, "");
+    let folder = t.path("shards");
+    let others = data_file(&folder, "shard-00001");
+    for format in ["arrow", "safetensors"] {
+        fs::copy(folder.join("shard-00001-of-00003.json"), folder.join("shard-00000-of-00003.json")).unwrap();
+        let encode = format!("encode --shard 0/3 in.jsonl --out shards --model {model} --to {format}");
+        assert_eq!(t.json(&encode)[0]["known"], false, "{format}");
+        assert!(others.exists(), "{format}: the data of shard 1 is not replaced");
+    }
+}
+
+#[test]
 fn an_index_of_another_encoder_is_not_mixed_with_shards() {
     let (t, model) = corpus(30);
     t.ok("model fit in.jsonl --dim 16 -o other");
