@@ -157,7 +157,7 @@ impl PackedLayer {
     }
 }
 
-/// Writes `activation(x · weights + bias)` to `numbers`. `x` and `numbers` come with their row strides.
+/// Writes `activation(x · weights + bias)` to `numbers`. `x` and `numbers` are paired with their row strides.
 ///
 /// # Safety
 ///

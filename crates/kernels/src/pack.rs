@@ -37,7 +37,7 @@ pub(super) struct Packed {
     pub panel: usize,
     /// Number of 32-bit units per column.
     pub depth: usize,
-    /// Number format of the AMX tiles if the product uses AMX tiles; `None` if it uses vectors.
+    /// Number format of the AMX tiles if the product uses AMX tiles; `None` if the product uses SIMD vectors.
     pub squared: Option<Squared>,
     /// All panels, concatenated. A panel holds, for each unit of inputs, one 32-bit unit per column. For AMX tiles, the
     /// units are in the order of [`Squares`](super::simd::Squares), and the last panel is padded.
@@ -59,7 +59,7 @@ impl Packed {
         }
     }
 
-    /// Returns the format of the AMX tiles for products of this precision; `None` if such products use vectors.
+    /// Returns the format of the AMX tiles for products of this precision; `None` if such products use SIMD vectors.
     pub fn squared<S: Simd>(precision: Precision) -> Option<Squared> {
         let squared = match precision {
             Precision::F32 => Squared::Thirds,

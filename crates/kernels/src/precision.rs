@@ -1,8 +1,8 @@
 //! Choice of the numeric precision and of the SIMD level, and the self-test of the levels.
 //!
 //! Before a SIMD level becomes the default, its results are compared with those of the portable level. The self-test
-//! runs a small network in every precision except f16, which takes about a millisecond. A level that fails is skipped,
-//! and `CpuEngine::describe` reports it.
+//! takes about a millisecond: it runs a small network in every precision except f16. A level that fails is skipped, and
+//! `CpuEngine::describe` reports it.
 
 use std::{fmt, str::FromStr, sync::OnceLock};
 
@@ -222,8 +222,8 @@ impl SimdChoice {
     }
 }
 
-/// For each precision, the minimum cosine similarity between a hidden state and the portable f32 result. The self-test
-/// fails if a similarity is not greater.
+/// For each precision, a lower bound of the cosine similarity between a hidden state and the portable f32 result. The
+/// self-test passes if all similarities are above the bound.
 const NEAR: [(Precision, f32); 4] = [
     (Precision::F32, 0.999_999),
     (Precision::Bf16, 0.999),

@@ -16,7 +16,7 @@ use crate::{
 /// Maximum size in bytes of a block of rows of the left operand. A block stays in the L2 cache.
 const LEFT_BLOCK: usize = 256 * 1024;
 
-/// Minimum number of tiles in a column of tiles for which the next weights are prefetched. With fewer tiles, there is
+/// The next weights are prefetched if a column of tiles has at least this number of tiles. With fewer tiles, there is
 /// too little work to hide the loads: a single query is faster without prefetching.
 const FETCHING_TILES: usize = 8;
 

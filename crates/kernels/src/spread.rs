@@ -12,7 +12,7 @@ use std::{
     sync::atomic::{AtomicU32, AtomicU64, Ordering},
 };
 
-/// Minimum number of multiplications in a part. They take about 5 microseconds.
+/// Minimum number of multiplications in a part. These multiplications take about 5 microseconds.
 const MIN_PART: usize = 1 << 18;
 
 /// Number of rows at which multiplying all rows by a weight takes as long as loading the weight from memory. With fewer

@@ -16,11 +16,11 @@ use crate::{
 /// Number of rows of a block, which is also its number of columns. A block consists of two by two AMX tiles.
 const BLOCK: usize = 2 * SIDE;
 
-/// Maximum size in bytes of the part of the left operand that is multiplied by all panels before the next part. The
-/// part stays in the L2 cache.
+/// Maximum size in bytes of a part of the left operand. Each part is multiplied by all panels before the next part is
+/// read, so it stays in the L2 cache.
 const LEFT_BLOCK: usize = 1024 * 1024;
 
-/// Maximum number of rows that are multiplied by a panel of columns before the next panel. Meanwhile, each step
+/// Maximum number of rows that are multiplied by a panel of columns before the next panel is used. Meanwhile, each step
 /// prefetches [`LINES_AHEAD`] cache lines of the next panel per plane. With `ROWS` rows, all steps together prefetch
 /// exactly the part of the next panel that is needed.
 const ROWS: usize = 8 * BLOCK;

@@ -67,8 +67,8 @@ pub fn check(root: &Path) -> Result<Option<VectorCheck>> {
     Ok(Some(checked))
 }
 
-/// Verifies the checksums of all rows. Returns at most [`MAX_LISTED`] damaged rows. If there are more, one further
-/// entry has the number of the others.
+/// Verifies the checksums of all rows. Returns at most [`MAX_LISTED`] damaged rows. If more rows are damaged, a last
+/// entry states how many more.
 fn damaged_rows(set: &Path, kind: Kind, column: &Column) -> Vec<Damage> {
     let mut listed = Vec::new();
     let mut more = 0u64;

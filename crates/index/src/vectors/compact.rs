@@ -133,7 +133,7 @@ impl Work<'_> {
         Ok(complete_to.map(|position| position.unwrap_or(self.snapshot.end())))
     }
 
-    /// Copies the vectors of undeleted texts to the set, then writes the manifest with the number of rows.
+    /// Copies the vectors of undeleted texts from `reader` to `set`, then writes the manifest with the number of rows.
     fn fill(
         &self,
         set: &Path,

@@ -180,11 +180,11 @@ struct Gathering {
     keys: Vec<IdKey>,
     texts: Vec<String>,
     dialogues: Vec<Dialogue>,
-    /// Size of the texts of all waiting inputs.
+    /// Size of the texts of all waiting inputs, in bytes.
     bytes: usize,
     /// Keys of the inputs that are waiting or being encoded.
     pending: HashSet<IdKey>,
-    /// Number of dialogues read when the last finished chunk was handed to the encoder.
+    /// Number of dialogues that had been read when the last finished chunk was handed to the encoder.
     seen: u64,
 }
 
@@ -194,7 +194,7 @@ struct Tag {
     keys: Vec<IdKey>,
     /// Log position before which all inputs of this kind are in this chunk or an earlier one.
     complete_to: Option<Position>,
-    /// Number of dialogues read when the chunk was handed to the encoder.
+    /// Number of dialogues that had been read when the chunk was handed to the encoder.
     seen: u64,
 }
 
@@ -236,7 +236,8 @@ impl Filling<'_> {
         }
     }
 
-    /// Returns true if an input has no vector and is not waiting or being encoded. If true, queues its key for a chunk.
+    /// Returns true if an input has no vector and is neither waiting nor being encoded. In this case, queues `key` for
+    /// a chunk.
     fn is_new(&mut self, kind: Kind, key: IdKey) -> bool {
         let known = self.writer.contains(kind, &key);
         let gathering = &mut self.kinds[kind as usize];
@@ -248,7 +249,8 @@ impl Filling<'_> {
         new
     }
 
-    /// Returns the next full chunk of a kind; `None` if there is none. With `everything`, also returns a partial chunk.
+    /// Returns the next full chunk of a kind; `None` if there is none. If `everything` is true, also returns a partial
+    /// chunk.
     fn chunk(&mut self, kind: Kind, everything: bool) -> Option<Chunk<Tag>> {
         let gathering = &mut self.kinds[kind as usize];
         let waiting = gathering.keys.len();
@@ -270,14 +272,15 @@ impl Filling<'_> {
         Some(Chunk { inputs, tag: Tag { kind, keys, complete_to, seen: self.seen } })
     }
 
-    /// Returns the approximate number of dialogues that are read and completely encoded.
+    /// Returns the approximate number of dialogues that have been read and completely encoded.
     fn seen_and_done(&self) -> u64 {
         let done = |kind: &Gathering| if kind.pending.is_empty() { self.seen } else { kind.seen };
         self.kinds.iter().map(done).min().unwrap_or_default()
     }
 
-    /// Commits finished chunks, unless writing failed. Returns the result. `ended` is `Ok(true)` if all inputs were
-    /// encoded.
+    /// Commits the finished chunks, and returns the final counts. `ended` is the result of the run: `Ok(true)` if all
+    /// inputs were encoded, `Ok(false)` if the run was stopped. Returns the error in `ended`, if any. After an error
+    /// from writing, commits nothing.
     fn end(mut self, ended: Result<bool>) -> Result<EncodeProgress> {
         if matches!(ended, Ok(true)) {
             for kind in self.wanted.kinds() {

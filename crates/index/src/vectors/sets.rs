@@ -95,7 +95,8 @@ pub(super) fn create(root: &Path, manifest: &Manifest) -> Result<PathBuf> {
     Err(Error::Internal("no free name for a set of vectors".into()))
 }
 
-/// Returns an unfinished replacement: a set with this recipe that is not in use and not a copy.
+/// Returns an unfinished replacement: a set with this recipe that is not in use and was not created by compaction.
+/// Returns `None` if there is no such set.
 pub(super) fn unfinished(root: &Path, recipe: &Recipe) -> Result<Option<PathBuf>> {
     let current = current(root).ok().flatten();
     let fits = |set: &&PathBuf| {
@@ -134,7 +135,8 @@ pub struct Recipe {
     /// Numeric precision that the user requested, such as `auto`. Vectors of different precisions are nearly equal,
     /// so one set may contain vectors of several precisions.
     pub precision: String,
-    /// Name of the model's prompt that is added before every text; `None` for the default.
+    /// Name of the model's prompt that is added before every text. `None` selects the default prompt, if the model has
+    /// one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prompt: Option<String>,
     /// Token options that differ from those in the encoder's files. They are also part of the fingerprint.
@@ -172,8 +174,8 @@ impl Recipe {
         }
     }
 
-    /// Returns a description of the difference if vectors of both recipes cannot be in one set; otherwise `None`. The
-    /// options for dialogues are compared only if `dialogues_too` is true.
+    /// Returns a description of the difference if vectors of the two recipes cannot be in one set; otherwise `None`.
+    /// The options for dialogues are compared only if `dialogues_too` is true.
     pub fn conflict(&self, other: &Recipe, dialogues_too: bool) -> Option<String> {
         let prompt = |r: &Recipe| r.prompt.clone().unwrap_or_else(|| "the default".to_owned());
         if self.fingerprint != other.fingerprint || self.dim != other.dim {
@@ -241,8 +243,8 @@ pub struct Manifest {
     pub utterances: Extent,
     /// Row count and log position of the dialogue vectors.
     pub dialogues: Extent,
-    /// True if compaction created the set as a copy of the set in use. If a crash left the copy unused, a replacement
-    /// must not continue it.
+    /// True if compaction created the set as a copy of the set in use. After a crash, an unused copy may remain. A new
+    /// replacement set must not continue such a copy.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub copy: bool,
 }

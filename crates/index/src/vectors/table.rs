@@ -11,7 +11,7 @@
 //! ```
 //!
 //! The table may cover fewer rows than the key file. The other keys are kept in memory; when there are too many, the
-//! table is rebuilt. A table that is missing, damaged or belongs to other rows is rebuilt too.
+//! table is rebuilt. A table that is missing or damaged, or that belongs to other rows, is rebuilt too.
 
 use std::{
     fs::{self, OpenOptions},
@@ -35,7 +35,7 @@ use turnwise_store::KeyMap;
 const MAGIC: [u8; 8] = *b"TWVTB\0\0\x01";
 const HEADER_BYTES: usize = 48;
 const SLOT_BYTES: usize = 8;
-/// The table is rebuilt when this number of keys are in memory because they are not in the table.
+/// Number of keys in memory at which the table is rebuilt. Keys that are not in the table are kept in memory.
 const MOST_IN_MEMORY: usize = 1 << 20;
 
 pub(super) fn path(set: &Path, kind: Kind) -> PathBuf {
@@ -108,7 +108,7 @@ impl Lookup {
         self.newer.insert(key, row);
     }
 
-    /// Returns true if the table should be rebuilt, because too many rows are not in it. At the end of a write
+    /// Returns true if the table should be rebuilt, because it lacks too many rows. At the end of a write
     /// (`at_the_end`), the limit is lower, because readers open the table next.
     pub(super) fn is_behind(&self, at_the_end: bool) -> bool {
         let allowed =

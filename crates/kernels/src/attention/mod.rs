@@ -1,5 +1,5 @@
-//! Self-attention within one sequence, head by head: in f32 with vectors, or in bf16 with AMX tiles (see the module
-//! `squares`).
+//! Self-attention within one sequence, head by head: in f32 with SIMD vectors, or in bf16 with AMX tiles (see the
+//! module `squares`).
 
 use std::{marker::PhantomData, ops::Range};
 
@@ -21,14 +21,14 @@ pub(super) struct Heads {
     pub count: usize,
     /// Padded width of a head, a multiple of [`GRAIN`].
     pub stride: usize,
-    /// True if attention is computed in bf16 with AMX tiles. If false, it is computed in f32 with vectors.
+    /// True if attention is computed in bf16 with AMX tiles. If false, it is computed in f32 with SIMD vectors.
     pub squares: bool,
 }
 
 impl Heads {
     /// Returns whether attention uses AMX tiles. `weights` is the tile format of the layer's weights. Attention uses
     /// tiles if the weights are in tiles of bf16 or bytes. If the weights are in tiles of f32 ([`Squared::Thirds`]) or
-    /// not in tiles (`None`), attention uses vectors.
+    /// not in tiles (`None`), attention uses SIMD vectors.
     pub fn in_squares(weights: Option<Squared>) -> bool {
         matches!(weights, Some(Squared::Bf16 | Squared::Bytes))
     }
@@ -90,7 +90,7 @@ pub(super) unsafe fn attend<S: Simd>(
     });
 }
 
-/// Maximum number of tiles of queries per block. Only the scores of one block are in memory at a time.
+/// Maximum number of query tiles per block. Only the scores of one block are in memory at a time.
 const BLOCK: usize = 4;
 
 /// Computes attention for the heads in the range `which`.

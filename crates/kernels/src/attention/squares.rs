@@ -14,7 +14,7 @@ use crate::{
     spread::Shared,
 };
 
-/// Number of rows of a block, and number of its columns. A block consists of two by two AMX tiles.
+/// Number of rows of a block, which is also its number of columns. A block consists of two by two AMX tiles.
 const BLOCK: usize = 2 * SIDE;
 
 /// Number of bf16 elements in a row of an AMX tile, which is the length of one step along a row of an operand.

@@ -247,7 +247,7 @@ pub(super) trait Simd: Copy + Send + Sync + 'static {
     unsafe fn end_shorts(sum: Self::I32, products: Self::I32) -> Self::I32;
 
     /// Starts a chain of dot products. In each lane, the first product is that of the four unsigned bytes of `a` and
-    /// the four signed bytes of `b`. If chains already have 32 bits, the chain includes `sum`.
+    /// the four signed bytes of `b`. If all sums have 32 bits, the chain includes `sum`.
     unsafe fn begin_bytes(sum: Self::I32, a: Self::I32, b: Self::I32) -> Self::Bytes;
     /// Adds the dot product of four bytes per lane (see `begin_bytes`) to a chain.
     unsafe fn dot_bytes(chain: Self::Bytes, a: Self::I32, b: Self::I32) -> Self::Bytes;
