@@ -47,7 +47,7 @@ impl RandomBaseline {
         self.prevalence() * self.all.min(k) as f64 / k.max(1) as f64
     }
 
-    /// Expected recall at `k`: the fraction of all documents that are among the first `k`.
+    /// Expected recall at `k`: `k` divided by the number of documents, and at most 1.
     pub fn recall(self, k: usize) -> f64 {
         if self.relevant == 0 { 0.0 } else { self.all.min(k) as f64 / self.all as f64 }
     }

@@ -12,7 +12,7 @@ pub struct Ranking {
     /// not in the ranking.
     pub given: Vec<i32>,
     /// Number of documents that were judged as not relevant, including those that are not in the ranking. Only bpref
-    /// uses it.
+    /// uses this number.
     pub judged_not: usize,
     /// Lowest grade that counts as relevant; must be at least 1.
     pub level: i32,

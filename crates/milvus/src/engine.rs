@@ -109,8 +109,9 @@ impl Engine for Milvus {
         Err(unsupported(&self.place(), "a query in Tantivy's language", "use plain keywords"))
     }
 
-    /// Returns a query of all terms, because Milvus does not report document frequencies. This is acceptable, because
-    /// common terms hardly change the ranking.
+    /// Returns a query of all terms of `text`, even if there are more than `most`. Milvus does not report document
+    /// frequencies, so the most informative terms are unknown. This is acceptable, because common terms hardly change
+    /// the ranking.
     fn informative_terms(&self, text: &str, _: Kind, most: usize) -> Result<KeywordQuery> {
         let words = self.keyword_query(text);
         let note = format!(

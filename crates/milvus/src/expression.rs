@@ -43,8 +43,7 @@ fn condition(condition: &Condition<'_>, kind: Kind) -> Result<String> {
     }
 }
 
-/// Returns a filter value as text. Numbers and times are needed as text, too, because they also match a text with the
-/// same spelling.
+/// Returns a filter value as text. A number or a time in a filter also matches a text with the same spelling.
 fn written(wanted: &TypedValue<'_>) -> String {
     match wanted {
         TypedValue::Text(text) => (*text).to_owned(),

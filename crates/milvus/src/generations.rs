@@ -92,7 +92,7 @@ impl Manifest {
         [self.records(name), self.rows(name, Kind::Utterances), self.rows(name, Kind::Dialogues)]
     }
 
-    /// Returns whether the terms and vectors of a dialogue are the same in a generation with the manifest `other`.
+    /// Returns whether the generations of both manifests have the same terms and vectors for the same dialogue.
     fn is_alike(&self, other: &Manifest) -> bool {
         let recipe = |manifest: &Manifest| {
             let recipe = manifest.recipe.as_ref();
@@ -102,8 +102,8 @@ impl Manifest {
     }
 }
 
-/// Delay between switching the name and removing the old generation. Processes that still search the old generation
-/// check the name every two seconds, and then open the new generation.
+/// Delay between switching the alias and removing the old generation. Processes that still search the old generation
+/// check the alias every two seconds, and then open the new generation.
 const GRACE: Duration = Duration::from_secs(5);
 
 /// A new generation that searches do not use yet.
@@ -116,8 +116,9 @@ pub(super) struct NextGeneration {
 /// Method of handling an unfinished generation, which an interrupted replacement has left on the server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unfinished {
-    /// Continues the unfinished generation if it has the same analyzers and the same recipe. Otherwise, deletes it. The
-    /// caller must remove dialogues that do not belong to the new generation.
+    /// Continues the unfinished generation if it has the same analyzers and the same recipe as the new generation.
+    /// Otherwise, deletes it. A continued generation may contain dialogues that do not belong to the new generation;
+    /// the caller must remove these dialogues.
     Continue,
     /// Deletes the unfinished generation.
     Discard,
@@ -154,7 +155,7 @@ pub(super) fn next(
 }
 
 impl NextGeneration {
-    /// Switches the name to this generation, and removes the previous generation after a delay.
+    /// Switches the alias to this generation, and removes the previous generation after a delay.
     pub(super) fn finish(self, connection: &Connection) -> Result<()> {
         connection.switch(&self.manifest)?;
         let Some(previous) = &self.previous else { return Ok(()) };
@@ -174,7 +175,7 @@ impl Connection {
         })
     }
 
-    /// Removes the name, and then the collections of the generation to which it refers.
+    /// Removes the alias, and then the collections of the generation with this manifest.
     pub(super) fn remove_name(&self, manifest: &Manifest) -> Result<()> {
         let request = DropAliasRequest::builder().alias(self.target.name.as_str()).build();
         self.call("removing an alias", async { self.client.drop_alias(request?).await })?;

@@ -41,8 +41,9 @@ impl MilvusLocation {
     }
 }
 
-/// Returns a change token, which is computed from the manifest and the totals. Returns an error if the collections are
-/// not loaded, for example after a restart of the server. The caller then opens the engine again, which loads them.
+/// Returns a change token, which is computed from the manifest and the numbers of dialogues and turns. Returns an error
+/// if the collections are not loaded, for example after a restart of the server. The caller then opens the engine
+/// again, which loads them.
 fn state(connection: &Connection) -> Result<ChangeToken> {
     let Some(manifest) = connection.manifest()? else { return Err(missing(&connection.target)) };
     let name = &connection.target.name;

@@ -38,8 +38,8 @@ pub(super) fn fact(field: &str, kind: char, value: &str) -> String {
     format!("{}:{field}={kind}{value}", field.len())
 }
 
-/// Returns a text in lower case for the operator `like`. Replaces the wildcard characters, because some servers do not
-/// support escapes in patterns.
+/// Returns a text in lower case for the operator `like`. Replaces the wildcards and the escape character with
+/// private-use characters, because some servers do not support escapes in patterns.
 pub(super) fn folded(text: &str) -> String {
     let unlike = |c: char| match c {
         '%' => '\u{e001}',

@@ -24,7 +24,7 @@ pub(super) const DEEPEST: usize = 16_384;
 const AT_ONCE: usize = 1_000;
 /// Number of pieces that are requested at a time if the pieces of a record do not fit into one response.
 const PIECES: usize = 32;
-/// Maximum number of dialogues that one call of `list_dialogues` reads. It keeps the calls short.
+/// Maximum number of dialogues that one call of `list_dialogues` reads. This limit keeps the calls short.
 const PAGE: usize = 200;
 
 pub(super) fn columns(results: &QueryResults) -> Answer<'_> {

@@ -179,7 +179,7 @@ pub(super) struct Rows {
     said: Vec<String>,
     words: Vec<String>,
     vectors: Vec<Vec<f32>>,
-    /// For each row, whether its original vector has a direction, that is, is not zero.
+    /// For each row, true if the original vector has a direction. A zero vector has none.
     directed: Vec<bool>,
     pub(super) bytes: usize,
     /// Number of rows whose text was truncated to the maximum length of a column.
@@ -224,7 +224,7 @@ impl Rows {
     }
 
     /// Sets the vectors of all rows, in order. A zero vector has no direction, but Milvus would return it in searches.
-    /// Therefore, this method replaces it with another vector and sets the column `directed` to false.
+    /// Therefore, this method replaces a zero vector with a unit vector and sets the column `directed` to false.
     pub(super) fn set_vectors(&mut self, vectors: Vec<Vec<f32>>) {
         self.bytes += vectors.iter().map(|vector| 4 * vector.len()).sum::<usize>();
         self.directed = vectors.iter().map(|vector| vector.iter().any(|v| *v != 0.0)).collect();
@@ -296,8 +296,8 @@ impl Pieces {
     /// Adds a piece of a record. `number` is the number of the piece, starting at 0, and `count` is the number of
     /// pieces.
     ///
-    /// The row id of a first piece is only the key of the dialogue. Therefore, it replaces the first piece of the
-    /// previous version when it is written. This makes the new version current.
+    /// The row id of a first piece is only the key of the dialogue. Writing the first piece therefore replaces the
+    /// first piece of the previous version, and makes the new version current.
     pub(super) fn push(
         &mut self,
         key: IdKey,
@@ -347,7 +347,7 @@ pub(super) fn pieces(json: &str) -> Vec<&str> {
     parts
 }
 
-/// Columns of a response. A column that is missing or has another type counts as empty.
+/// Columns of a response. A column that is missing or does not have the expected type counts as empty.
 pub(super) struct Answer<'a>(pub(super) &'a [FieldData]);
 
 impl<'a> Answer<'a> {

@@ -1,4 +1,4 @@
-//! Schemas of the collections. Functions create collections, load them, and check their columns.
+//! Schemas of the collections, and functions that create collections, load them, and check their columns.
 
 use std::collections::HashMap;
 
@@ -62,7 +62,7 @@ impl Connection {
     }
 
     /// Returns the name of the collection to which the alias refers. Returns `None` if the alias does not exist, and an
-    /// error if its name belongs to something else, such as a collection.
+    /// error if the name of the alias belongs to something else, such as a collection.
     fn aliased(&self) -> Result<Option<String>> {
         let name = self.target.name.as_str();
         if !self.exists(name)? {
@@ -127,7 +127,7 @@ impl Connection {
         let _ = self.call("creating an index", async { self.client.create_index(request?).await });
     }
 
-    /// Switches the name to a generation, atomically and for all clients.
+    /// Switches the alias to a generation, atomically and for all clients.
     pub(super) fn switch(&self, manifest: &Manifest) -> Result<()> {
         let name = self.target.name.as_str();
         let collection = manifest.rows(name, Kind::Dialogues);
@@ -224,7 +224,7 @@ fn field(name: &str, kind: DataType) -> FieldSchema {
     FieldSchema::new().name(name).data_type(kind)
 }
 
-/// Returns the schema of the column with the name of the corpus, which is the partition key.
+/// Returns the schema of the partition key, a column that holds the name of the corpus.
 fn corpus() -> FieldSchema {
     text_field("corpus", names::LONGEST_TEXT).partition_key(true)
 }

@@ -6,8 +6,8 @@ use milvus::v2::{ConsistencyLevel, IndexType};
 use turnwise_core::error::{Error, Result};
 
 const PORT: u16 = 19530;
-/// Maximum length of the name of dialogues. Names of collections consist of this name and a suffix, and Milvus limits
-/// their length.
+/// Maximum length of [`Target::name`], in bytes. The names of the collections consist of this name and a suffix. Milvus
+/// limits the length of collection names.
 const LONGEST_NAME: usize = 200;
 
 /// Address of dialogues in Milvus, with connection options.

@@ -71,8 +71,8 @@ impl<'a> MilvusView<'a> {
         Ok(HitList { exhausted: result.get_scores().len() < k, found })
     }
 
-    /// Returns the search parameter that determines how many candidates a search for `k` hits examines. Its name
-    /// depends on the type of the vector index.
+    /// Returns the search parameter that determines how many candidates a search for `k` hits examines. The name of the
+    /// parameter depends on the type of the vector index.
     fn depth(&self, field: &str, k: usize) -> HashMap<String, String> {
         let (name, most) = match self.engine.connection.target.graph {
             _ if field == "sparse" => return HashMap::new(),

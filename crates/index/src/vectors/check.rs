@@ -104,7 +104,8 @@ pub struct RepairReport {
     pub kept: u64,
     /// Number of damaged or missing vectors. The next encoding run creates them again.
     pub dropped: u64,
-    /// True if all vectors were removed, because the set in use could not be found or its manifest could not be read.
+    /// True if all vectors were removed, because the vector set in use could not be found, or because its manifest
+    /// could not be read.
     pub all_removed: bool,
     /// Number of damaged lookup tables that were removed. The next encoding run builds them again.
     pub tables: u64,
@@ -145,8 +146,8 @@ pub fn repair(root: &Path, command: &str) -> Result<Option<RepairReport>> {
     Ok(Some(repaired))
 }
 
-/// Returns the set in use. If `current.json` is damaged and exactly one set is readable, makes that set the set in use.
-/// Returns `None` if there is no usable set.
+/// Returns the folder and the manifest of the vector set in use. If `current.json` is damaged and exactly one set is
+/// readable, switches to that set. Returns `None` if there is no usable set.
 fn usable(root: &Path) -> Result<Option<(PathBuf, Manifest)>> {
     let set = match sets::current(root) {
         Ok(Some(set)) => set,
@@ -167,8 +168,8 @@ fn usable(root: &Path) -> Result<Option<(PathBuf, Manifest)>> {
     }
 }
 
-/// Copies the undamaged rows to a new set, and returns its folder. The log position of the new set is the start of the
-/// log, so the next encoding run adds the missing vectors.
+/// Copies the undamaged rows to a new vector set, and returns the folder of the new set. The log position of the new
+/// set is the start of the log, so the next encoding run adds the missing vectors.
 fn keep_sound(root: &Path, manifest: &Manifest, columns: &[(Kind, Column)]) -> Result<PathBuf> {
     let mut kept = Manifest::new(manifest.recipe.clone());
     let set = sets::create(root, &kept)?;

@@ -1,7 +1,8 @@
 //! The vectors of one kind and their keys: two append-only files with fixed-width entries. A row is one vector.
 //!
-//! An entry of the key file is the key (16 bytes), the row number, the CRC-32 of the row's bytes, and the CRC-32 of
-//! these three values. Damaged and misplaced entries are detected, and so are rows that do not belong to their key.
+//! An entry of the key file consists of the key (16 bytes), the row number, the CRC-32 of the row's bytes, and the
+//! CRC-32 of these three values. Damaged and misplaced entries are detected, and so are rows that do not belong to
+//! their key.
 
 use std::{
     fs::{File, OpenOptions},

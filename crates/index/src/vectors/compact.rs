@@ -74,7 +74,7 @@ struct Work<'a> {
 
 impl Work<'_> {
     /// Copies the vectors of undeleted texts to a new set, with [`Manifest::copy`] set to `copy`. If there are no rows
-    /// to drop, only updates the existing set, and returns `None` instead of a path.
+    /// to drop, only updates the log positions of the existing set, and returns `None` instead of a path.
     fn compact(&mut self, set: &Path, copy: bool) -> Result<(Option<PathBuf>, CompactReport)> {
         let reader = VectorReader::open_set(set)?;
         let coverage = Coverage::new(&reader);

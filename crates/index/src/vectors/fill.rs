@@ -279,8 +279,8 @@ impl Filling<'_> {
     }
 
     /// Commits the finished chunks, and returns the final counts. `ended` is the result of the run: `Ok(true)` if all
-    /// inputs were encoded, `Ok(false)` if the run was stopped. Returns the error in `ended`, if any. After an error
-    /// from writing, commits nothing.
+    /// inputs were encoded, `Ok(false)` if the run ended early. Returns the error in `ended`, if any. After an I/O
+    /// error or an internal error, commits nothing.
     fn end(mut self, ended: Result<bool>) -> Result<EncodeProgress> {
         if matches!(ended, Ok(true)) {
             for kind in self.wanted.kinds() {

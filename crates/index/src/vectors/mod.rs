@@ -1,7 +1,8 @@
 //! The vectors of an index's utterances and dialogues.
 //!
 //! The key of a vector is a hash of the encoder's input. Equal texts are therefore encoded only once, and an
-//! interrupted run can continue. For each kind, the manifest stores the log position that the vectors have reached.
+//! interrupted run can continue. For utterances and for dialogues, the manifest stores the log position before which
+//! all items have a vector.
 //!
 //! ```text
 //! indexes/chats/

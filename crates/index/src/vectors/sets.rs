@@ -220,7 +220,7 @@ impl Reached {
     }
 }
 
-/// Number of committed rows of a kind, and the log position that the vectors have reached.
+/// Number of committed rows of a kind, and the log position before which all items have vectors.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Extent {
     /// Number of committed rows. Later rows in the files are left over from an unfinished write.

@@ -57,7 +57,7 @@ pub(super) struct Lookup {
 }
 
 impl Lookup {
-    /// Opens the table for a reader: maps the file, or builds a table in memory.
+    /// Opens the table for a reader: maps the file, or builds a table in memory if the file is missing or unusable.
     pub(super) fn open(set: &Path, kind: Kind, column: &Column) -> Result<Self> {
         let (covered, slots) = match Self::map(&path(set, kind), column) {
             Some((covered, map)) => (covered, Slots::Mapped(map)),

@@ -137,7 +137,7 @@ impl VectorWriter {
         Ok(true)
     }
 
-    /// Sets the log position that a kind has reached. The next commit saves the position.
+    /// Sets the log position before which all items of a kind have vectors. The next commit saves the position.
     pub fn set_reached(&mut self, kind: Kind, reached: Reached) {
         let extent = self.manifest.extent_mut(kind);
         if extent.reached.as_ref() != Some(&reached) {

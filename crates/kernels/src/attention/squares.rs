@@ -261,7 +261,7 @@ impl Softmax<'_> {
         }
     }
 
-    /// Replaces the lanes after the last key of a block with `other`.
+    /// Replaces the lanes of a block that are after the last key of the sequence with `other`.
     #[inline(always)]
     unsafe fn within<S: Simd, const W: usize>(
         &self,

@@ -94,7 +94,7 @@ pub struct AdamW {
     pub beta2: f32,
     /// Term added to the denominator for numerical stability.
     pub epsilon: f32,
-    /// Weight decay; each step multiplies it by the learning rate.
+    /// Weight decay coefficient. Each step reduces every weight by the fraction `rate * decay`.
     pub decay: f32,
     /// Step number, starting at 1. It is used for bias correction.
     pub step: u64,
@@ -148,8 +148,8 @@ impl Dropout {
         }
     }
 
-    /// Returns a dropout operation with the same probability and the mask of the given group. The masks of different
-    /// groups are independent.
+    /// Returns a dropout operation with the same probability and a mask for the given group, for example for one
+    /// sequence of a batch. The masks of different groups are independent.
     #[must_use]
     pub fn of(self, group: u32) -> Self {
         Dropout {

@@ -62,7 +62,7 @@ pub fn add_norm(norm: &AddNorm, first: usize, x: &[f32], y: &[f32], out: &mut [f
 
 /// Writes the gradients with respect to `x` and `y` to `grad_x` and `grad_y`. Adds the gradients with respect to the
 /// weight and the bias to `grad_weight` and `grad_bias`. `gradient` is the gradient with respect to the output of
-/// [`add_norm`], and `first` is the same as there.
+/// [`add_norm`], and `first` must be the value that was passed to `add_norm`.
 #[allow(clippy::too_many_arguments)]
 pub fn add_norm_backward(
     norm: &AddNorm,
