@@ -171,7 +171,7 @@ impl Writer {
         self.connection.call("writing", write).map(drop)
     }
 
-    /// Deletes the rows that match an expression from all collections. Deletes records first, because a dialogue
+    /// In each collection, deletes the rows that match an expression. Starts with the records, because a dialogue
     /// without a record counts as deleted.
     fn delete_where(&self, filter: &str) -> Result<()> {
         let client = &self.connection.client;

@@ -1,7 +1,7 @@
 //! Builds the graph with the crate hnsw_rs.
 //!
-//! hnsw_rs panics or aborts on parameters that exceed its tables, on NaN and on negative distances. The parent module
-//! checks the parameters. The distances between rows of 8-bit codes, computed by this module, are never NaN or
+//! hnsw_rs panics or aborts if a parameter is too large, or if a distance is NaN or negative. The parent module checks
+//! the parameters. This module computes distances between rows of 8-bit codes. These distances are never NaN or
 //! negative.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -107,9 +107,8 @@ const PARALLEL: usize = 4096;
 
 /// Returns the row numbers of the codes in an order in which similar rows follow each other.
 ///
-/// Recursively splits the rows into halves. Each split compares, for each row, its distances from two rows that are far
-/// apart (the poles): one half is closer to one pole, the other half to the other pole. The order does not depend on
-/// the number of threads.
+/// Recursively splits the rows into halves. For each split, chooses two rows that are far apart (the poles). The half
+/// of the rows that is nearer to the first pole comes first. The order does not depend on the number of threads.
 pub(super) fn locality_order(codes: &Codes) -> Vec<u32> {
     let mut rows: Vec<u32> = (0..codes.len() as u32).collect();
     halve(codes, &mut rows, &mut Vec::new(), 1);

@@ -67,7 +67,8 @@ impl<'a> Items<'a> {
         (0..self.len().div_ceil(CHUNK)).into_par_iter().flat_map_iter(chunk).collect()
     }
 
-    /// Returns each item's cosine with the nearest center other than its own. Used to compute the silhouette.
+    /// For each item, returns the cosine with the nearest center of a cluster to which the item does not belong. Used
+    /// to compute the silhouette.
     pub(super) fn second(&self, partition: &Partition) -> Vec<f32> {
         self.each(&partition.centers, |n, cosines| {
             cosines[partition.of[n] as usize] = f32::NEG_INFINITY;
