@@ -26,14 +26,14 @@ use turnwise_index::{engine::Version, vectors::Recipe};
 use turnwise_store::{IngestMark, Prepared, PutOutcome, Totals, ingest::DialogueSink};
 use turnwise_text::Analyzer;
 
-/// Maximum number of cached versions of dialogues. If there are more, the cache is cleared.
+/// Maximum number of dialogues in the cache of versions. A larger cache is cleared.
 const KNOWN: usize = 1_000_000;
 const MIN_ROWS_TO_FLUSH: usize = 1_000;
 
 /// Writer of dialogues to one generation. A generation is one version of all collections.
 pub struct MilvusWriter {
     writer: Writer,
-    /// Cached versions of dialogues, including pending dialogues. `None` for a dialogue that does not exist.
+    /// Cache of the version of each dialogue, including pending dialogues. `None` for a dialogue that does not exist.
     known: HashMap<IdKey, Option<Version>>,
     pending: Vec<(Dialogue, Version)>,
     /// Size of the pending dialogues as JSON, in bytes.

@@ -25,7 +25,7 @@ use turnwise_corpus::Dialogue;
 use turnwise_index::{engine::Version, vectors::Kind};
 
 const ROWS: usize = 4_000;
-/// Size of the waiting rows, in bytes, at which they are sent in a request.
+/// The waiting rows are sent when their size reaches this number of bytes.
 const BYTES: usize = 16 << 20;
 pub(super) const NAMED: usize = 1_000;
 

@@ -100,9 +100,10 @@ impl Distance<u8> for CodeDistance {
 
 /// Maximum number of rows in a group that is not split further.
 const SMALL: usize = 4;
-/// Number of random candidates for the second pole of a split; the candidate farthest from the first pole is chosen.
+/// A split chooses two rows that are far apart. The second is the farthest from the first among this number of random
+/// rows.
 const POLE_CANDIDATES: u64 = 16;
-/// Minimum number of rows in each half at which the halves are processed in parallel.
+/// Two halves are processed in parallel if each has at least this number of rows.
 const PARALLEL: usize = 4096;
 
 /// Returns the row numbers of the codes in an order in which similar rows follow each other.

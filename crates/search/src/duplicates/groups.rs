@@ -15,10 +15,10 @@ struct Component {
     points: Vec<usize>,
     /// Number of owners, that is, of items that have one of these vectors.
     size: u64,
-    /// Owner with the greatest id among those that were in the index at the last build of the graphs. Rows are sorted
-    /// by descending id, so this owner has the smallest row.
+    /// Of the owners that were in the index at the last build of the graphs, the owner with the greatest id. Rows are
+    /// sorted by descending id, so this owner has the smallest row.
     first_built: Option<Owner>,
-    /// Owner with the greatest id among those that were added after the last build of the graphs.
+    /// Of the owners that were added after the last build of the graphs, the owner with the greatest id.
     first_recent: Option<Owner>,
 }
 
