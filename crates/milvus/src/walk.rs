@@ -31,7 +31,7 @@ pub struct Moved {
 }
 
 /// Iterator over all dialogues of a generation, in key order. It returns the dialogues in parts. A part consists of all
-/// dialogues whose keys begin with the same digits. These digits are the name of the part.
+/// dialogues whose keys begin with the same hexadecimal digits. These digits are the name of the part.
 pub struct Walk {
     connection: Connection,
     manifest: Manifest,

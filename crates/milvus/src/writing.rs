@@ -1,4 +1,4 @@
-//! Writing of dialogues as rows. The rows are written in an order in which readers never see a partial dialogue.
+//! Writing of dialogues as rows. The order of the writes ensures that readers never see a partial dialogue.
 
 use std::collections::HashSet;
 

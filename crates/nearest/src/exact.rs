@@ -72,7 +72,7 @@ unsafe fn pair<S: Distances>(metric: Metric, a: *const f32, b: *const f32, lengt
     }
 }
 
-/// Returns the exact score of a node. `wide` is a buffer of the length of a vector, for the conversion from f16.
+/// Returns the exact score of a node. `wide` is a buffer for the conversion from f16. It has the length of a vector.
 ///
 /// # Safety
 ///

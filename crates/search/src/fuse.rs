@@ -44,8 +44,8 @@ impl FusedCandidate {
     }
 }
 
-/// Fuses both lists and returns all candidates, best first. Candidates with equal scores are sorted later, by id.
-/// `cosine` computes the cosine of a candidate that is not in the dense list.
+/// Fuses the dense and the lexical list, and returns all candidates, best first. Candidates with equal scores are
+/// sorted later, by id. `cosine` computes the cosine of a candidate that is not in the dense list.
 pub(super) fn fuse(
     mode: Mode,
     fusion: &Fusion,

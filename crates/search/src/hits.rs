@@ -74,7 +74,7 @@ impl HitBuilder<'_> {
         Ok(shown.split_off(self.request.offset.min(shown.len())))
     }
 
-    /// Announces the records of the best candidates to the engine, so that it can fetch them together. Includes
+    /// Announces the records of the best candidates to the engine, so that the engine can fetch them together. Includes
     /// `wanted + 1` candidates, because one of them can be the item given by `like`, which is not a hit.
     fn fetch_ahead(&self, ranked: &[FusedCandidate], wanted: usize) -> Result<()> {
         let best: Vec<Candidate> =

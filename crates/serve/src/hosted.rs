@@ -222,7 +222,7 @@ impl HostedIndex {
     }
 
     /// Replaces the paths and addresses of the index in an error response with the index name, so that clients do not
-    /// see them.
+    /// see the paths and addresses.
     pub(super) fn hidden(&self, problem: Problem) -> Problem {
         self.location
             .places()

@@ -116,8 +116,8 @@ pub(super) fn locality_order(codes: &Codes) -> Vec<u32> {
     rows
 }
 
-/// Splits rows into halves, recursively. `keyed` is a buffer. `seed` is unique for each half and determines its random
-/// choices.
+/// Splits rows into halves, recursively. `keyed` is a buffer. `seed` is unique for each half and determines the random
+/// choices in this half.
 fn halve(codes: &Codes, rows: &mut [u32], keyed: &mut Vec<(f32, u32)>, seed: u64) {
     if rows.len() <= SMALL {
         return;

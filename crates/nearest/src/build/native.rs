@@ -128,7 +128,7 @@ impl NativeBuilder<'_> {
     /// distance from the node. Skips a candidate that is nearer to a chosen neighbor than to the node, so that
     /// neighbors are in different directions.
     ///
-    /// The distances in `candidates` do not include the squared norm of the node, which is `own`.
+    /// `own` is the squared norm of the node. It is added to the distances in `candidates`, which do not include it.
     #[inline(always)]
     fn choose<S: Distances>(&self, own: f32, candidates: &[Candidate], most: usize, chosen: &mut Vec<u32>) {
         chosen.clear();
