@@ -31,7 +31,7 @@ pub struct Moved {
 }
 
 /// Iterator over all dialogues of a generation, in key order. It returns the dialogues in parts. A part consists of all
-/// dialogues whose keys begin with the same digits. These digits are the name of the part.
+/// dialogues whose keys begin with the same hexadecimal digits. These digits are the name of the part.
 pub struct Walk {
     connection: Connection,
     manifest: Manifest,
@@ -78,8 +78,8 @@ impl Walk {
         &self.manifest
     }
 
-    /// Changes the iterator so that it skips all dialogues up to the end of the part with the name `done`. The name can
-    /// come from an earlier iterator, for example if this one resumes its work.
+    /// Changes the iterator so that it skips all dialogues up to the end of the part with the name `done`. To resume an
+    /// interrupted iteration, pass the name of the last part that the earlier iterator returned.
     pub fn resume_after(mut self, done: &str) -> Self {
         self.parts = std::mem::take(&mut self.parts).into_iter().flat_map(|part| rest(part, done)).collect();
         self
@@ -173,8 +173,7 @@ fn subparts(part: &str) -> impl DoubleEndedIterator<Item = String> {
     "0123456789abcdef".chars().map(move |digit| format!("{part}{digit}"))
 }
 
-/// Returns the names of the parts that cover the remainder of `part` after the end of the part `done`, in reverse
-/// order.
+/// Splits `part` if needed, and returns the names of the parts that come after the part `done`, in reverse order.
 fn rest(part: String, done: &str) -> Vec<String> {
     if done.len() > part.len() && done.starts_with(&part) {
         return subparts(&part).rev().flat_map(|part| rest(part, done)).collect();

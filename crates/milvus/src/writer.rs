@@ -26,14 +26,14 @@ use turnwise_index::{engine::Version, vectors::Recipe};
 use turnwise_store::{IngestMark, Prepared, PutOutcome, Totals, ingest::DialogueSink};
 use turnwise_text::Analyzer;
 
-/// Maximum number of cached versions of dialogues. If there are more, the cache is cleared.
+/// Maximum number of dialogues in the cache of versions. A larger cache is cleared.
 const KNOWN: usize = 1_000_000;
 const MIN_ROWS_TO_FLUSH: usize = 1_000;
 
 /// Writer of dialogues to one generation. A generation is one version of all collections.
 pub struct MilvusWriter {
     writer: Writer,
-    /// Cached versions of dialogues, including pending dialogues. `None` for a dialogue that does not exist.
+    /// Cache of the version of each dialogue, including pending dialogues. `None` for a dialogue that does not exist.
     known: HashMap<IdKey, Option<Version>>,
     pending: Vec<(Dialogue, Version)>,
     /// Size of the pending dialogues as JSON, in bytes.
@@ -41,8 +41,7 @@ pub struct MilvusWriter {
     replaced: HashSet<IdKey>,
     /// Number of rows written since the last flush.
     unflushed_rows: usize,
-    /// The generation that this writer writes, if it will replace the generation in use. `None` if this writer writes
-    /// to the generation in use.
+    /// New generation that will replace the generation in use. `None` if this writer writes to the generation in use.
     replacement: Option<NextGeneration>,
 }
 
@@ -120,7 +119,7 @@ impl MilvusWriter {
         MilvusWriter::over(connection, manifest, source, None)
     }
 
-    /// Replaces the name or path of the model in the manifest. It must be that of the same model.
+    /// Replaces the name or path of the model in the manifest with `model`. The model itself must stay the same.
     pub fn set_model(&mut self, model: &str) -> Result<()> {
         if let Some(recipe) = &mut self.writer.manifest.recipe {
             model.clone_into(&mut recipe.model);
@@ -136,7 +135,7 @@ impl MilvusWriter {
     }
 
     /// Creates a writer that can add dialogues. If the generation has vectors, returns an error if `source` is `None`
-    /// or its vectors are from a different encoder.
+    /// or uses a different encoder than the generation.
     fn over(
         connection: Connection,
         manifest: Manifest,
@@ -201,7 +200,8 @@ impl MilvusWriter {
         Walk::of(Connection::open(&self.writer.connection.target)?, self.writer.manifest.clone())
     }
 
-    /// Opens, for searching, the generation that this writer writes. The generation need not be in use yet.
+    /// Opens the generation that this writer writes, and returns an engine that searches it. The generation need not be
+    /// in use yet.
     pub fn open_engine(&self) -> Result<Milvus> {
         Milvus::of(Connection::open(&self.writer.connection.target)?, self.writer.manifest.clone())
     }

@@ -1,4 +1,4 @@
-//! Writing of dialogues as rows. The rows are written in an order in which readers never see a partial dialogue.
+//! Writing of dialogues as rows. The order of the writes ensures that readers never see a partial dialogue.
 
 use std::collections::HashSet;
 
@@ -25,7 +25,7 @@ use turnwise_corpus::Dialogue;
 use turnwise_index::{engine::Version, vectors::Kind};
 
 const ROWS: usize = 4_000;
-/// Size of the waiting rows, in bytes, at which they are sent in a request.
+/// The waiting rows are sent when their size reaches this number of bytes.
 const BYTES: usize = 16 << 20;
 pub(super) const NAMED: usize = 1_000;
 
@@ -171,7 +171,7 @@ impl Writer {
         self.connection.call("writing", write).map(drop)
     }
 
-    /// Deletes the rows that match an expression from all collections. Deletes records first, because a dialogue
+    /// In each collection, deletes the rows that match an expression. Starts with the records, because a dialogue
     /// without a record counts as deleted.
     fn delete_where(&self, filter: &str) -> Result<()> {
         let client = &self.connection.client;

@@ -11,7 +11,7 @@ use crate::{
 /// Bit in [`Candidate::node`] that marks a candidate whose neighbors have been visited.
 pub(crate) const EXPANDED: u32 = 1 << 31;
 
-/// Number of consecutive words that can be cleared in the time that it takes to clear one word at a random address.
+/// Cost of clearing one 64-bit word at a random address, as a number of consecutive words cleared in the same time.
 const CLEARED_PER_WORD: usize = 8;
 
 /// Visited node, and its distance from the query.
@@ -156,8 +156,8 @@ pub(crate) unsafe fn descend<S: Distances>(
 }
 
 /// Beam search on one level: repeatedly expands the nearest candidate that is not expanded yet, by visiting its
-/// neighbors. Stops if all candidates are expanded. At the end, `candidates` holds at most `ef` nearest visited nodes,
-/// the nearest first.
+/// neighbors. Stops if all candidates are expanded. At the end, `candidates` holds the nearest visited nodes, at most
+/// `ef`, sorted by ascending distance.
 ///
 /// # Safety
 ///
@@ -232,7 +232,7 @@ pub(crate) unsafe fn walk<S: Distances>(
     }
 }
 
-/// In a scan with a filter, number of nodes between the prefetched node and the current node.
+/// Prefetch distance of a scan with a filter, in nodes.
 const AHEAD: usize = 8;
 
 /// Task that finds the `keep` nearest allowed nodes by computing the distances of all allowed nodes.
@@ -278,12 +278,12 @@ impl<N: NodeDistance> Task for ApproximateScan<'_, N> {
     }
 }
 
-/// Collector of the best candidates. When the list has twice its final size, the worse half is dropped.
+/// Collector of the `keep` best candidates. When the list has `2 · keep` candidates, the worse half is dropped.
 struct Best<'a> {
     candidates: &'a mut Vec<Candidate>,
     keep: usize,
-    /// Distance of the farthest candidate that remained when candidates were last dropped. Candidates that are not
-    /// nearer are skipped.
+    /// Distance of the farthest candidate that was kept the last time that candidates were dropped. A new candidate is
+    /// skipped if it is not nearer.
     worst: f32,
 }
 

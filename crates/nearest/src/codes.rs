@@ -69,7 +69,8 @@ impl Quantizer {
     }
 }
 
-/// Returns a sample of `count` numbers: those at evenly spread indices. `number` returns the number at an index.
+/// Returns a sample of a list of `count` numbers: the numbers at evenly spaced indices. `number` returns the number at
+/// an index.
 pub(crate) fn sample_evenly(count: usize, number: impl FnMut(usize) -> f32) -> Vec<f32> {
     // With an odd step, the sample covers all dimensions if their number is a power of two.
     let step = (count / SAMPLE).max(1) | 1;
@@ -89,7 +90,7 @@ pub(crate) fn range(mut numbers: Vec<f32>, within: f64) -> f32 {
     if *range > 0.0 { *range } else { above.iter().copied().fold(0.0, f32::max) }
 }
 
-/// Returns 128 times the sum of the signed codes of a row, the argument `bias` of `Distances::code_dot`.
+/// Returns 128 times the sum of the signed codes of a row. This is the argument `bias` of `Distances::code_dot`.
 pub(crate) fn bias(row: &[u8]) -> i32 {
     row.iter().map(|code| (i32::from(*code) - 128) << 7).sum()
 }
@@ -163,15 +164,15 @@ impl Codes {
     }
 }
 
-/// Task that computes the distance between two rows of codes. The distance is never negative. If `norms` is given, this
-/// is the squared Euclidean distance. Otherwise, it is the largest possible inner product minus the inner product of
-/// the rows.
+/// Task that computes the distance between two rows of codes. The distance is never negative. If `norms` is given, the
+/// task returns the squared Euclidean distance. Otherwise, it returns the largest possible inner product minus the
+/// inner product of the rows.
 pub(crate) struct PairDistance<'a> {
     pub(crate) a: &'a [u8],
     /// 128 times the sum of the signed codes of `a`.
     pub(crate) bias: i32,
     pub(crate) b: &'a [u8],
-    /// Sum of the squared norms of `a` and `b`; `None` unless the metric is L2.
+    /// Sum of the squared norms of `a` and `b` if the metric is L2, else `None`.
     pub(crate) norms: Option<u32>,
 }
 

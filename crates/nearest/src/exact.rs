@@ -72,7 +72,7 @@ unsafe fn pair<S: Distances>(metric: Metric, a: *const f32, b: *const f32, lengt
     }
 }
 
-/// Returns the exact score of a node. `wide` is a buffer of the length of a vector, for the conversion from f16.
+/// Returns the exact score of a node. `wide` is a buffer for the conversion from f16. It has the length of a vector.
 ///
 /// # Safety
 ///
@@ -169,7 +169,7 @@ impl Task for ExactScans<'_> {
     }
 }
 
-/// Collector of the best hits. When the list has twice its final size, the worse half is dropped.
+/// Collector of the `k` best hits. When the list has `2 · k` hits, the worse half is dropped.
 struct Best<'a> {
     k: usize,
     hits: &'a mut Vec<Hit>,
@@ -229,8 +229,8 @@ impl Task for Products<'_> {
     }
 }
 
-/// Returns the indices of the `count` highest scores, the highest first. Only scores greater than `above` count, and
-/// the index `own` is excluded. Equal scores are sorted by ascending index.
+/// Returns the indices of the `count` highest scores, the highest first. Ignores the index `own` and scores that are
+/// not greater than `above`. Equal scores are sorted by ascending index.
 pub fn highest(scores: &[f32], own: usize, count: usize, above: f32) -> Vec<u32> {
     let mut indices: Vec<u32> =
         (0..scores.len() as u32).filter(|n| *n as usize != own && scores[*n as usize] > above).collect();

@@ -273,7 +273,7 @@ fn sections(content: &Content, out: &mut dyn Write) -> io::Result<()> {
     section.put_all(&rows)
 }
 
-/// Replaces `out` with the bytes of the numbers. The compiler replaces the loop by a memory copy.
+/// Replaces `out` with the bytes of the numbers. The compiler turns this loop over the numbers into one memory copy.
 fn to_bytes<T: Copy, const N: usize>(numbers: &[T], bytes: impl Fn(T) -> [u8; N], out: &mut Vec<u8>) {
     out.resize(numbers.len() * N, 0);
     for (place, number) in out.chunks_exact_mut(N).zip(numbers) {

@@ -7,7 +7,7 @@ pub(crate) const NONE: u32 = u32::MAX;
 
 /// HNSW graph. Nodes are numbered by descending level, so a level with n nodes has the nodes 0 to n − 1.
 pub(crate) struct Graph {
-    /// Row of each node in [`Codes`].
+    /// For each node, the number of its row in [`Codes`].
     pub(crate) points: Vec<u32>,
     /// Neighbor lists of each level. Level 0, which has all nodes, comes first.
     pub(crate) levels: Vec<Links>,

@@ -26,7 +26,7 @@ pub struct GraphFile {
     // Byte ranges of the sections.
     codes: SearchCodes<Range<usize>>,
     originals: Range<usize>,
-    /// Neighbor lists of each level, starting at level 0.
+    /// Byte range of the neighbor lists of each level, starting at level 0.
     links: Vec<Range<usize>>,
     norms: Option<Range<usize>>,
     starts: Range<usize>,
@@ -74,7 +74,7 @@ fn damaged(path: &Path, what: impl Into<String>) -> Error {
 
 impl GraphFile {
     /// Opens and memory-maps a graph file. Returns an error if the file cannot be read, or if its header or the size of
-    /// a section is wrong. The content of the sections is not checked; [`GraphFile::verify`] does so.
+    /// a section is wrong. Does not check the content of the sections; use [`GraphFile::verify`] to check it.
     pub fn open(path: &Path) -> Result<Self> {
         let file = File::open(path).at("open", path)?;
         // SAFETY: graph files are written under a temporary name and are never changed after that.
@@ -134,7 +134,8 @@ impl GraphFile {
         damaged(&self.name, what)
     }
 
-    /// Verifies all checksums. An error names the first damaged block and its section, or the damaged checksums.
+    /// Verifies all checksums. The error message names the first damaged block and its section, or says that the list
+    /// of checksums is damaged.
     pub fn verify(&self) -> Result<()> {
         let checks = &self.bytes.all()[self.checks.clone()];
         if crc32fast::hash(checks) != self.header.checks {
@@ -173,7 +174,8 @@ impl GraphFile {
         self.header.nodes
     }
 
-    /// Returns the rows of a node, as given to [`Points::push`](crate::Points::push). An unknown node has no rows.
+    /// Returns the rows of a node, as given to [`Points::push`](crate::Points::push). Returns an empty slice if the
+    /// node does not exist.
     pub fn rows(&self, node: u32) -> &[u32] {
         let starts = self.numbers(&self.starts);
         let at = |n: usize| starts.get(n).map(|s| *s as usize);

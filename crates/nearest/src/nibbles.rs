@@ -20,8 +20,8 @@ const WITHIN: f64 = 0.995;
 const NEAREST: usize = 10;
 /// Minimum fraction of the nearest vectors that must be found in the accuracy test.
 const ENOUGH: f64 = 0.99;
-/// Number of vectors that nibbles rank highest in the accuracy test. A nearest vector counts as found if it is among
-/// them.
+/// The accuracy test ranks vectors by inner products of nibbles. A nearest vector counts as found if it is among this
+/// number of top-ranked vectors.
 const AMONG: usize = 20;
 const TRIES: usize = 128;
 const SAMPLE: usize = 4096;
@@ -101,8 +101,8 @@ impl Sample {
         Sample { dim: points.dim, vectors }
     }
 
-    /// Returns whether nibbles are accurate enough for the sample: whether at least the fraction [`ENOUGH`] of the
-    /// nearest vectors is among the [`AMONG`] best vectors by nibbles.
+    /// Returns whether nibbles are accurate enough for the sample. Each query ranks the vectors by nibbles. At least
+    /// the fraction [`ENOUGH`] of the nearest vectors must be among the [`AMONG`] top-ranked vectors.
     fn is_accurate(&self) -> bool {
         let count = self.vectors.len() / self.dim;
         let nibbles = Nibbles::of_flat(&self.vectors, self.dim);

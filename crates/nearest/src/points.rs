@@ -18,10 +18,10 @@ pub enum VectorFormat {
 }
 
 /// Collection of vectors for a graph. A row is the number by which the caller identifies a vector. Equal vectors become
-/// one point with several rows. If the metric is the cosine, vectors are normalized before they are compared.
+/// one point with several rows. If the metric is the cosine, normalized vectors are compared.
 ///
 /// All vectors have the same number of dimensions, and their numbers are finite. Vectors are borrowed, so vectors in a
-/// memory-mapped file are not copied. If the metric is the cosine, a vector is normalized on each use.
+/// memory-mapped file are not copied. No normalized vector is stored either; vectors are normalized on each use.
 pub struct Points<'a> {
     pub(crate) metric: Metric,
     pub(crate) dim: usize,
@@ -141,9 +141,9 @@ impl<'a> Points<'a> {
     }
 }
 
-/// Replaces `out` with a vector, normalized if the metric is the cosine. Returns `true`, except for a zero vector if
-/// the metric is the cosine: such a vector cannot be normalized. Returns an error message if the length is not `dim` or
-/// a number is not finite.
+/// Replaces `out` with a vector, normalized if the metric is the cosine. Returns `true` if this succeeds. Returns
+/// `false` for a zero vector if the metric is the cosine, because a zero vector cannot be normalized. Returns an error
+/// message if the length is not `dim` or a number is not finite.
 pub(crate) fn prepare_vector(
     metric: Metric,
     dim: usize,

@@ -21,8 +21,8 @@ use crate::{
 
 /// If at most this number of nodes is allowed, [`SearchMethod::Auto`] scores all of them exactly.
 const EXACT_SCAN: usize = 256;
-/// Number of nodes that an approximate scan compares with the query in the time that a beam search takes per candidate.
-/// Measured with `benchmarks/nearest.rs --scan`.
+/// Cost of one candidate of a beam search, as the number of nodes that an approximate scan compares with the query in
+/// the same time. Measured with `benchmarks/nearest.rs --scan`.
 const SCANNED_PER_CANDIDATE: usize = 32;
 /// Minimum number of candidates to score exactly per requested hit. More than one is needed, because quantized
 /// distances are approximate.

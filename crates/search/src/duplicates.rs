@@ -31,8 +31,8 @@ use turnwise_store::Snapshot;
 
 /// Maximum number of vectors for which all pairs are compared by default. This takes a second or two.
 const MAX_EXHAUSTIVE: usize = 8_192;
-/// Maximum number of neighbors per graph search. Further neighbors are usually connected to the vector through these
-/// neighbors.
+/// Maximum number of neighbors per graph search. More distant neighbors are usually connected to the vector through the
+/// neighbors that were found.
 const MAX_NEIGHBORS: usize = 256;
 /// Number of vectors per block. Vectors are compared block by block, because a block fits into the CPU caches.
 const BLOCK: usize = 128;
@@ -86,7 +86,8 @@ pub struct Group {
     pub dialogues: u64,
     /// Number of distinct vectors in the group, counted as in [`Duplicates::different`].
     pub different: u64,
-    /// The members with the most items, sorted by descending count. The first member represents the group.
+    /// The largest members, sorted by descending number of items. A member is all items with the same vector. The first
+    /// member represents the group.
     pub members: Vec<Member>,
 }
 

@@ -29,7 +29,7 @@ pub(super) struct Lists {
 
 impl Searcher {
     /// Runs a search. Returns an error if the request is invalid, if the engine does not support it, or if the index
-    /// lacks the vectors or the lexical index that it needs. A dense search with a query text needs an encoder.
+    /// lacks vectors or a lexical index that the request needs. A dense search with a query text needs an encoder.
     pub fn search(&self, request: &SearchRequest) -> Result<Response> {
         self.search_with_vectors(request, &QueryVectors::new())
     }

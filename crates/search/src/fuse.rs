@@ -44,8 +44,8 @@ impl FusedCandidate {
     }
 }
 
-/// Fuses both lists and returns all candidates, best first. Candidates with equal scores are sorted later, by id.
-/// `cosine` computes the cosine of a candidate that is not in the dense list.
+/// Fuses the dense and the lexical list, and returns all candidates, best first. Candidates with equal scores are
+/// sorted later, by id. `cosine` computes the cosine of a candidate that is not in the dense list.
 pub(super) fn fuse(
     mode: Mode,
     fusion: &Fusion,
@@ -91,7 +91,8 @@ pub(super) fn fuse(
     Ok(all)
 }
 
-/// Returns the contributions of the dense and the lexical list to the fused score.
+/// Returns the contributions of the dense and the lexical list to the fused score; `None` if a list does not
+/// contribute.
 pub(super) fn parts(fusion: &Fusion, candidate: &FusedCandidate) -> [Option<f32>; 2] {
     let rank = |ranked: RankedScore| 1.0 / (fusion.k + ranked.rank as f32);
     let [dense, bm25] = match fusion.method {
@@ -131,7 +132,7 @@ pub struct Explanation {
     /// Contribution of each query term to the BM25 score.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub terms: Vec<TermScore>,
-    /// Computation of the fused score. Absent unless the search mode is hybrid.
+    /// Computation of the fused score. Present only if the search mode is hybrid.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fusion: Option<FusionExplanation>,
     /// Rank and score before reranking. Absent if the hit was not reranked.
@@ -145,8 +146,8 @@ pub struct FusionExplanation {
     /// Fusion method and parameters.
     #[serde(flatten)]
     pub by: Fusion,
-    /// Weighted contribution of the dense search. Null if the hit has no cosine or, with RRF, is not in the dense
-    /// list.
+    /// Weighted contribution of the dense search. With weighted fusion, null if the hit has no cosine. With RRF, null
+    /// if the hit is not in the dense list.
     pub from_dense: Option<f32>,
     /// Weighted contribution of the lexical search. Null if the hit is not in the lexical list.
     pub from_bm25: Option<f32>,

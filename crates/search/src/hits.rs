@@ -74,7 +74,7 @@ impl HitBuilder<'_> {
         Ok(shown.split_off(self.request.offset.min(shown.len())))
     }
 
-    /// Announces the records of the best candidates to the engine, so that it can fetch them together. Includes
+    /// Announces the records of the best candidates to the engine, so that the engine can fetch them together. Includes
     /// `wanted + 1` candidates, because one of them can be the item given by `like`, which is not a hit.
     fn fetch_ahead(&self, ranked: &[FusedCandidate], wanted: usize) -> Result<()> {
         let best: Vec<Candidate> =
@@ -179,7 +179,7 @@ impl HitBuilder<'_> {
         Ok(self.view.vector(dialogue, turn)?.map(|stored| cosine(vector, &stored)))
     }
 
-    /// Returns the index of the turn of a dialogue that matches the query best. Compares the turns by vector, or by
+    /// Returns the index of the dialogue's turn that matches the query best. Compares the turns by vector, or by
     /// keywords if there are no vectors. If no turn matches, returns 0.
     fn best_turn(&self, dialogue: &Dialogue) -> Result<usize> {
         let mut best: Option<(f32, usize)> = None;
@@ -207,7 +207,7 @@ impl HitBuilder<'_> {
     }
 }
 
-/// Counts a candidate that is not shown because its group already has a hit.
+/// If the group of `candidate` already has a hit, increments the number of other candidates (`more`) of this hit.
 fn count(groups: &HashMap<IdKey, usize>, shown: &mut [Hit], candidate: &FusedCandidate) {
     if let Some(more) = groups.get(&candidate.dialogue).and_then(|at| shown[*at].more.as_mut()) {
         *more += 1;

@@ -138,7 +138,7 @@ impl Searcher {
 
     /// Returns the search mode for a request: the requested mode, if there is one. Otherwise, a query expression is
     /// searched lexically. For any other request, the mode is hybrid if the index has both vectors and a lexical index.
-    /// If only one of them exists, the mode is the one that uses it.
+    /// If the index has only vectors, the mode is dense. If it has only a lexical index, the mode is bm25.
     pub fn mode(&self, request: &SearchRequest) -> Result<Mode> {
         self.mode_in(self.engine.view().as_ref(), request)
     }

@@ -19,7 +19,7 @@ const MAX_SIMILAR_TERMS: usize = 96;
 
 /// A query in the form that the engine needs, built from a request.
 pub(super) struct Query {
-    /// Text to show to users: the query text, or the id of the item.
+    /// Text to show to users: the query text, or the id of the item in a search for similar items.
     pub(super) text: String,
     pub(super) kind: Kind,
     pub(super) vector: Option<Vec<f32>>,

@@ -172,8 +172,8 @@ mod tests {
         query.iter().map(best).sum::<f32>() / query.len() as f32
     }
 
-    /// Computes the formula of the paper with the token-by-token matrix. Returns `None` if a mean is nearly 0, because
-    /// the cosine is then only rounding error.
+    /// Computes the formula of the DialogueCSE paper with the token-by-token matrix. Returns `None` if a mean is nearly
+    /// 0, because the cosine is then only rounding error.
     fn naive_matching(context: &[Vec<Vec<f32>>], response: &[Vec<f32>]) -> Option<f32> {
         let d = 4;
         let mean = |rows: &[Vec<f64>]| -> Vec<f64> {

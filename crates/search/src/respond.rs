@@ -164,7 +164,8 @@ impl Searcher {
         Ok(replies)
     }
 
-    /// Finds turns that are similar to the last turn, given its context, and returns the answers to these turns.
+    /// Finds turns that are similar to the last turn, given its context, and returns the answers to these turns. Also
+    /// returns the warnings of the search.
     fn find_answers(&self, request: &RespondRequest) -> Result<(Vec<Reply>, Vec<String>)> {
         let mut context: Vec<String> =
             request.context.iter().filter(|turn| !turn.trim().is_empty()).cloned().collect();

@@ -27,10 +27,10 @@ pub struct Response {
     pub offset: usize,
     /// The hits, best first.
     pub hits: Vec<Hit>,
-    /// The query that was actually used. Absent if it contains nothing in addition to `query`.
+    /// The query that was actually used. Absent if only the text in `query` was used.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub effective: Option<EffectiveQuery>,
-    /// Fusion that was used. Absent unless the mode is hybrid.
+    /// Fusion that was used. Present only if the mode is hybrid.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fusion: Option<Fusion>,
     /// True if `fusion` was tuned for this index, with `turnwise search tune`.
@@ -68,10 +68,10 @@ pub struct Hit {
     pub title: Option<String>,
     /// Domains of the dialogue.
     pub domains: Vec<String>,
-    /// Number of turns of the dialogue. Absent unless the hit is a whole dialogue.
+    /// Number of turns of the dialogue. Present only if the hit is a whole dialogue.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub turns: Option<usize>,
-    /// The turn that was found. If the hit is a whole dialogue, its best matching turn.
+    /// The turn that was found. If the hit is a whole dialogue, the turn of this dialogue that matches best.
     pub turn: Turn,
     /// Ranges of query terms in the turn's text, as `[start, end)`, counted in Unicode scalar values.
     pub matched: Vec<[usize; 2]>,

@@ -80,7 +80,7 @@ impl App {
     }
 
     /// Replaces the paths and addresses of indexes in an error response with the index names, so that clients do not
-    /// see them.
+    /// see the paths and addresses.
     pub(super) fn hidden(&self, problem: Problem) -> Problem {
         self.indexes.iter().fold(problem, |problem, hosted| hosted.hidden(problem))
     }

@@ -68,7 +68,7 @@ pub(super) struct HostedIndex {
 /// State of the thread that makes new records searchable.
 #[derive(Default)]
 struct Deriving {
-    /// Whether the thread must do its work again, because records were written since it last started.
+    /// Whether records were written since the thread last started its work. If so, the thread repeats the work.
     wanted: bool,
     running: bool,
 }
@@ -222,7 +222,7 @@ impl HostedIndex {
     }
 
     /// Replaces the paths and addresses of the index in an error response with the index name, so that clients do not
-    /// see them.
+    /// see the paths and addresses.
     pub(super) fn hidden(&self, problem: Problem) -> Problem {
         self.location
             .places()
@@ -270,7 +270,7 @@ fn open_index(
     }
 }
 
-/// Opens the encoder that made the vectors with this recipe, and starts the thread that encodes queries in batches.
+/// Opens the encoder that `recipe` describes, and starts the thread that encodes queries in batches.
 fn open_encoder(
     recipe: Recipe,
     place: &str,

@@ -169,7 +169,7 @@ impl Keys {
         Ok(())
     }
 
-    /// Finds the key with this secret. The time does not depend on whether or where the secret occurs.
+    /// Finds the key with this secret. Always compares all keys, so that an attacker learns nothing from the duration.
     pub(super) fn of(&self, secret: &str) -> Option<&Key> {
         let digest = digest(secret);
         self.0.iter().fold(None, |found, key| if same(&key.digest, &digest) { Some(key) } else { found })

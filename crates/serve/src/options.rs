@@ -88,8 +88,8 @@ impl Options {
         }
     }
 
-    /// Checks the options. Returns an error if the address is not a loopback address and there are no API keys, unless
-    /// [`Options::allow_without_keys`] is set. Also returns an error if a TLS file is missing or invalid.
+    /// Checks the options. A server on a non-loopback address needs API keys or [`Options::allow_without_keys`];
+    /// otherwise, returns an error. Also returns an error if a TLS file is missing or invalid.
     pub fn check(&self) -> Result<()> {
         self.tls.as_ref().map(tls_acceptor).transpose()?;
         if self.listen.ip().is_loopback() || !self.keys.is_empty() || self.allow_without_keys {

@@ -9,8 +9,8 @@ use tokio::sync::Semaphore;
 
 use super::problem::{Outcome, Problem};
 
-/// Pool that runs work on blocking threads. If a client disconnects, its work is dropped if it still waits. Work that
-/// already runs continues.
+/// Pool that runs work on blocking threads. When a client disconnects, its waiting work is dropped, but its running
+/// work continues.
 #[derive(Clone)]
 pub(super) struct Pool {
     permits: Arc<Semaphore>,

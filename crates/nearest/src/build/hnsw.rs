@@ -1,7 +1,7 @@
 //! Builds the graph with the crate hnsw_rs.
 //!
-//! hnsw_rs panics or aborts on parameters that exceed its tables, on NaN and on negative distances. The parent module
-//! checks the parameters. The distances between rows of 8-bit codes, computed by this module, are never NaN or
+//! hnsw_rs panics or aborts if a parameter is too large, or if a distance is NaN or negative. The parent module checks
+//! the parameters. This module computes distances between rows of 8-bit codes. These distances are never NaN or
 //! negative.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -100,24 +100,24 @@ impl Distance<u8> for CodeDistance {
 
 /// Maximum number of rows in a group that is not split further.
 const SMALL: usize = 4;
-/// Number of random candidates for the second pole of a split; the candidate farthest from the first pole is chosen.
+/// A split chooses two rows that are far apart. The second is the farthest from the first among this number of random
+/// rows.
 const POLE_CANDIDATES: u64 = 16;
-/// Minimum number of rows in each half at which the halves are processed in parallel.
+/// Two halves are processed in parallel if each has at least this number of rows.
 const PARALLEL: usize = 4096;
 
 /// Returns the row numbers of the codes in an order in which similar rows follow each other.
 ///
-/// Recursively splits the rows into halves. Each split compares, for each row, its distances from two rows that are far
-/// apart (the poles): one half is closer to one pole, the other half to the other pole. The order does not depend on
-/// the number of threads.
+/// Recursively splits the rows into halves. For each split, chooses two rows that are far apart (the poles). The half
+/// of the rows that is nearer to the first pole comes first. The order does not depend on the number of threads.
 pub(super) fn locality_order(codes: &Codes) -> Vec<u32> {
     let mut rows: Vec<u32> = (0..codes.len() as u32).collect();
     halve(codes, &mut rows, &mut Vec::new(), 1);
     rows
 }
 
-/// Splits rows into halves, recursively. `keyed` is a buffer. `seed` is unique for each half and determines its random
-/// choices.
+/// Splits rows into halves, recursively. `keyed` is a buffer. `seed` is unique for each half and determines the random
+/// choices in this half.
 fn halve(codes: &Codes, rows: &mut [u32], keyed: &mut Vec<(f32, u32)>, seed: u64) {
     if rows.len() <= SMALL {
         return;

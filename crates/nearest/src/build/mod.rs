@@ -21,7 +21,8 @@ pub(crate) use crate::codes::Codes;
 mod hnsw;
 mod native;
 
-/// Maximum number of nodes. During a search, the top bit of a node's number marks an expanded candidate.
+/// Maximum number of nodes. Node numbers have only 31 bits, because a search uses the top bit to mark expanded
+/// candidates.
 const MAX_NODES: usize = 1 << 31;
 
 /// Implementation that builds the graph.
@@ -159,8 +160,8 @@ pub enum Step {
     Measuring,
 }
 
-/// Receives progress reports of an operation and can cancel it. A closure `Fn() -> bool` is used as `stop`, and its
-/// reports are discarded.
+/// Receives progress reports of an operation and can cancel the operation. A closure `Fn() -> bool` implements this
+/// trait: it is called as `stop`, and progress reports are discarded.
 pub trait Progress: Sync {
     /// Returns whether to cancel the operation. Called often, possibly from several threads.
     fn stop(&self) -> bool;

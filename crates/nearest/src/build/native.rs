@@ -1,8 +1,8 @@
 //! Native HNSW builder. The graph does not depend on the number of threads.
 //!
-//! Nodes are inserted in batches, the nodes of the highest levels first. For all nodes of a batch, neighbors are
-//! searched in parallel, in the graph without this batch. Then the lists of these neighbors are updated in parallel. No
-//! locks are needed.
+//! Nodes are inserted in batches, the nodes of the highest levels first. The neighbors of all nodes of a batch are
+//! searched in parallel, in the graph without this batch. Then the neighbor lists of the found nodes are updated in
+//! parallel. No locks are needed.
 
 use rayon::prelude::*;
 
@@ -20,8 +20,9 @@ use crate::{
 const BATCH_DIVISOR: usize = 50;
 const MAX_BATCH: usize = 4_000;
 
-/// Builds the graph. The codes must be in the order of the nodes (see [`order`]). Nibbles, if there are any, find
-/// candidates for the neighbors of a new node. The 8-bit codes choose the neighbors among the candidates.
+/// Builds the graph. The codes must be in the order of the nodes (see [`order`]). Candidates for the neighbors of a new
+/// node are found with `nibbles` (4-bit codes) if given, else with `codes`. The neighbors are chosen among the
+/// candidates with the 8-bit `codes`.
 pub(super) fn build(
     codes: &Codes,
     nibbles: Option<&Nibbles>,
@@ -127,7 +128,7 @@ impl NativeBuilder<'_> {
     /// distance from the node. Skips a candidate that is nearer to a chosen neighbor than to the node, so that
     /// neighbors are in different directions.
     ///
-    /// The distances in `candidates` do not include the squared norm of the node, which is `own`.
+    /// `own` is the squared norm of the node. It is added to the distances in `candidates`, which do not include it.
     #[inline(always)]
     fn choose<S: Distances>(&self, own: f32, candidates: &[Candidate], most: usize, chosen: &mut Vec<u32>) {
         chosen.clear();
@@ -158,8 +159,8 @@ impl NativeBuilder<'_> {
         self.codes.distance_norms().get(node as usize).map_or(0.0, |norm| *norm as f32)
     }
 
-    /// Returns the neighbors of a node, one list for each of its levels. Finds candidates with the distances `search`,
-    /// and chooses neighbors among the candidates with the more accurate `distances`.
+    /// Returns the neighbors of a node, one list for each of its levels. Finds candidates by the distances that
+    /// `search` computes. Chooses the neighbors among the candidates by the more accurate `distances`.
     #[inline(always)]
     fn find<S: Distances>(
         &self,

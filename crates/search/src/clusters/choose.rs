@@ -27,15 +27,17 @@ use turnwise_core::Result;
 const SAMPLE: usize = 2_000;
 /// Maximum number of clusters to try. A topic map with more clusters would be unreadable.
 const MAX_CLUSTERS: usize = 100;
-/// Minimum ratio of a silhouette to the best silhouette at which the former counts as nearly best.
+/// A silhouette counts as nearly best if it is at least this fraction of the best silhouette.
 const NEARLY_BEST: f64 = 0.9;
-/// Minimum ratio of the silhouette of a second peak to the lowest silhouette before it. Smaller rises can be random.
+/// Minimum ratio of the silhouette of a second peak to the lowest silhouette before the peak. Smaller rises can be
+/// random.
 const SECOND_PEAK_RISE: f64 = 1.2;
 /// Minimum ratio of the silhouette of a second peak to that of the first peak.
 const SECOND_PEAK_MIN: f64 = 0.5;
 /// Number of k-means restarts for each cluster count.
 const RESTARTS: usize = 3;
-/// Maximum number of further cluster counts to try near the peak, between the tried counts just below and above it.
+/// Maximum number of further cluster counts to try near the peak. The further counts are between the previous and the
+/// next tried count.
 const REFINEMENTS: usize = 8;
 
 /// A tried number of clusters, with the silhouette of the clustering.

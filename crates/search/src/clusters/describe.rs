@@ -55,7 +55,7 @@ fn terms_of(dialogue: &Dialogue, analyzer: &Analyzer) -> Vec<String> {
     terms
 }
 
-/// Numbers of dialogues that contain a term, for each term and cluster.
+/// For each term and cluster, the number of dialogues in the cluster that contain the term.
 struct Counts {
     /// For each term, pairs of a cluster and the number of its dialogues that contain the term.
     terms: HashMap<String, Vec<(u32, u32)>>,

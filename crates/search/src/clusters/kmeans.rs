@@ -67,7 +67,8 @@ impl<'a> Items<'a> {
         (0..self.len().div_ceil(CHUNK)).into_par_iter().flat_map_iter(chunk).collect()
     }
 
-    /// Returns each item's cosine with the nearest center other than its own. Used to compute the silhouette.
+    /// For each item, returns the cosine with the nearest center of a cluster to which the item does not belong. Used
+    /// to compute the silhouette.
     pub(super) fn second(&self, partition: &Partition) -> Vec<f32> {
         self.each(&partition.centers, |n, cosines| {
             cosines[partition.of[n] as usize] = f32::NEG_INFINITY;
@@ -191,7 +192,8 @@ fn draw(weights: &[f32], random: &mut Random) -> Option<usize> {
     last
 }
 
-/// Runs Lloyd's algorithm from the given centers until no item changes its cluster, at most [`MAX_ROUNDS`] rounds.
+/// Runs Lloyd's algorithm from the given centers until no item changes its cluster. Stops after at most [`MAX_ROUNDS`]
+/// rounds.
 fn lloyd(items: Items<'_>, mut centers: Vec<f32>, stop: Stop<'_>) -> Result<Partition> {
     let dim = items.dim;
     let mut before: Vec<u32> = Vec::new();
@@ -244,7 +246,7 @@ fn members(of: &[u32], clusters: usize) -> Vec<Vec<u32>> {
 }
 
 /// Moves one item to each empty cluster: the item that is farthest from the center of its old cluster. This item
-/// becomes the center of the cluster. Does not move items that are alone in a cluster or equal to their center, so a
+/// becomes the center of the cluster. Does not move an item that is alone in its cluster or equal to the center, so a
 /// cluster can stay empty.
 fn fill_empty(
     items: Items<'_>,

@@ -13,12 +13,12 @@ const MAX_IDS: usize = 3;
 struct Component {
     /// Numbers of the vectors.
     points: Vec<usize>,
-    /// Number of owners.
+    /// Number of owners, that is, of items that have one of these vectors.
     size: u64,
-    /// Owner with the greatest id among those that were in the index at the last build of the graphs. Rows are sorted
-    /// by descending id, so this owner has the smallest row.
+    /// Of the owners that were in the index at the last build of the graphs, the owner with the greatest id. Rows are
+    /// sorted by descending id, so this owner has the smallest row.
     first_built: Option<Owner>,
-    /// Owner with the greatest id among those that were added after the last build of the graphs.
+    /// Of the owners that were added after the last build of the graphs, the owner with the greatest id.
     first_recent: Option<Owner>,
 }
 
@@ -124,7 +124,8 @@ fn id_of(sweep: &DistinctVectors<'_>, owner: &Owner) -> Result<Option<(DialogueI
     Ok(id.map(|id| (id, owner.turn())))
 }
 
-/// Creates the member for one vector from the owners of this vector. Returns `None` if the owners no longer exist.
+/// Creates the member for one vector. `owners` are the items that have this vector. Returns `None` if these items no
+/// longer exist.
 fn member(sweep: &DistinctVectors<'_>, owners: &[Owner], similarity: f32) -> Result<Option<Member>> {
     let mut ids = Vec::new();
     // Built owners are sorted by descending id, so only the first `MAX_IDS` are needed. Recent owners are not sorted,

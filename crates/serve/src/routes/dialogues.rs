@@ -25,7 +25,7 @@ use turnwise_index::engine::Bookmark;
 const DEFAULT_LIMIT: u64 = 20;
 /// Maximum number of dialogues in one JSON document.
 const MAX_LIMIT: u64 = 1_000;
-/// Minimum size in bytes of a piece of a streamed response, except for the last piece.
+/// Minimum size in bytes of a piece of a streamed response. Only the last piece can be smaller.
 const PIECE: usize = 64 << 10;
 /// Pause before a retry when the request queue is full.
 const RETRY_PAUSE: Duration = Duration::from_millis(100);

@@ -80,14 +80,14 @@ pub(crate) enum ResponseBody {
     /// A JSON object without a schema.
     Object,
     Json(SchemaOf),
-    /// One JSON document with the schema `whole`. If the client requests JSON lines or server-sent events, the items of
-    /// the document, each with the schema `item`.
+    /// One JSON document with the schema `whole`. If the client requests JSON lines or server-sent events, the body
+    /// consists of the items of the document. Each item has the schema `item`.
     Stream {
         whole: SchemaOf,
         item: SchemaOf,
     },
-    /// One page of a list of dialogues as a JSON document. If the client requests JSON lines or server-sent events, all
-    /// dialogues of the list.
+    /// One page of a list of dialogues as a JSON document. If the client requests JSON lines or server-sent events, the
+    /// body contains all dialogues of the list.
     DialogueList,
     Html,
     Text,
