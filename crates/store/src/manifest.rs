@@ -32,8 +32,8 @@ pub struct Manifest {
     pub generation: u64,
     /// Unique id of the log. Derived data stores this id to detect that the log was replaced.
     pub log: String,
-    /// Number of compactions. If it is not 0, the names of the folders in use end with it, for example `log-3` (see
-    /// [`IndexPaths`]).
+    /// Number of compactions. If this number is not 0, the names of the folders in use end with it, for example `log-3`
+    /// (see [`IndexPaths`]).
     #[serde(default, skip_serializing_if = "is_zero")]
     pub compacted: u64,
     /// Number of assigned sequence numbers whose frames are no longer in the log, because of compactions or damage.

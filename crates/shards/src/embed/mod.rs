@@ -76,8 +76,8 @@ pub struct Embedded {
     pub seconds: f64,
 }
 
-/// Embeds the inputs in order and writes the vectors to the output file. The file gets its name only when it is
-/// complete.
+/// Embeds the inputs in order and writes the vectors to the output file. Until the file is complete, it has a temporary
+/// name.
 ///
 /// # Errors
 ///
