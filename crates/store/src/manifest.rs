@@ -114,7 +114,8 @@ impl Manifest {
         index.join(NAME).exists()
     }
 
-    /// Reads the manifest of an index. Fails if there is none, if it is damaged, or if its format is not supported.
+    /// Reads the manifest of an index. Returns an error if the manifest is missing, is damaged or has an unsupported
+    /// format.
     pub fn read(index: &Path) -> Result<Self> {
         #[derive(Deserialize)]
         struct FormatOnly {
@@ -224,7 +225,7 @@ impl IndexPaths {
         files::sync_folder(&self.root)
     }
 
-    /// Removes all log, tables and records folders of the index except the ones that these paths name. Also removes the
+    /// Removes all log, tables and records folders of the index except the folders in `self`. Also removes the
     /// incomplete log of a stopped compaction. The caller must hold the writer lock. Ignores errors, because the next
     /// writer tries again.
     pub(super) fn remove_others(&self) {
