@@ -1,4 +1,4 @@
-//! Routes that write. `/v1/ingest` ingests dialogues from a request body in JSON Lines format, which can have any
+//! Routes that write. `/v1/ingest` ingests dialogues in JSON lines from the request body, without a limit on its
 //! length. The `DELETE` routes below `/v1/dialogues` delete dialogues.
 
 use std::{
@@ -107,8 +107,8 @@ fn no_dialogue(why: Option<&str>) -> Problem {
     )
 }
 
-/// Returns the stored response if `sent`, the digest of the request body, is the same as in the stored request.
-/// Otherwise, returns an error. `sent` is `None` if the body is incomplete.
+/// Returns the stored response if the digest `sent` of the new request body equals the stored digest. Otherwise,
+/// returns an error. `sent` is `None` if the body is incomplete.
 fn replay(stored: &StoredResponse, sent: Option<blake3::Hash>) -> Outcome<HttpResponse> {
     match sent.map(digest) {
         Some(body) if body == stored.body => {

@@ -66,7 +66,7 @@ pub struct Embedded {
     pub vectors: u64,
     /// Number of dimensions of the vectors.
     pub dim: usize,
-    /// Statistics of the encoder, such as the number of tokens.
+    /// Encoding statistics, such as the number of tokens.
     pub spent: EncodeStats,
     /// Number of records that could not be read.
     pub rejected: u64,

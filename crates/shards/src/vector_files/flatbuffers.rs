@@ -63,8 +63,8 @@ fn write_table(bytes: &mut Vec<u8>, reference: usize, fields: &[Value]) {
     }
 }
 
-/// Appends a string, table or vector, and writes a reference to it at position `reference`. Does nothing for other
-/// values.
+/// Appends a string, table or vector. At position `reference`, writes a reference to the appended object. Does nothing
+/// for other values.
 fn write_object(bytes: &mut Vec<u8>, reference: usize, value: &Value) {
     // A vector or string begins with its length. The elements after the length begin at a multiple of 8.
     let begin_vector = |bytes: &mut Vec<u8>, length: usize| {

@@ -207,7 +207,8 @@ pub trait DialogueSink {
     /// Returns the size of the uncommitted changes in bytes.
     fn pending_bytes(&self) -> usize;
 
-    /// Commits the uncommitted changes. Stores `mark`, from which an interrupted ingest resumes; `None` clears it.
+    /// Commits the uncommitted changes. Stores `mark`, from which an interrupted ingest resumes. `None` clears the
+    /// stored mark.
     fn commit(&mut self, mark: Option<IngestMark>) -> Result<()>;
 
     /// Returns the progress of an unfinished ingest, or `None` if no ingest is unfinished.
