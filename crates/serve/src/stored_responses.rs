@@ -3,8 +3,9 @@
 //! A request with an `Idempotency-Key` header is idempotent. Its response is stored, and a repeated request gets the
 //! stored response.
 //!
-//! For a local index, responses are stored in a file in its folder. For a remote engine, they are stored in memory and
-//! lost when the server stops. An ingest request that is repeated after that skips the existing records.
+//! For a local index, responses are stored in a file in the index folder. For a remote engine, they are stored in
+//! memory and lost when the server stops. If a client then repeats an ingest request, the ingest skips the existing
+//! records.
 
 use std::{
     fs,
@@ -113,8 +114,8 @@ fn add(all: &mut Vec<StoredResponse>, response: StoredResponse) {
     all.drain(..old);
 }
 
-/// Reads the stored responses from a file. A missing or damaged file counts as empty. A repeated ingest request is then
-/// processed again, and skips the existing records.
+/// Reads the stored responses from a file. Returns an empty list if the file is missing or damaged. This is harmless: a
+/// repeated ingest request runs again and skips the existing records.
 fn read(path: &Path) -> Vec<StoredResponse> {
     let bytes = fs::read(path).unwrap_or_default();
     serde_json::from_slice(&bytes).unwrap_or_default()

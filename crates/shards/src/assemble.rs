@@ -52,9 +52,8 @@ pub struct Assembled {
     pub seconds: f64,
 }
 
-/// Adds the vectors of all shards in a folder to an index. If the index has vectors from a different encoder, `replace`
-/// makes the new vectors replace them; otherwise they are an error. `command_line` is stored in the lock file to
-/// identify this process.
+/// Adds the vectors of all shards in a folder to an index. If `replace` is true, the vectors from the shards replace
+/// all vectors in the index. `command_line` is stored in the lock file to identify this process.
 ///
 /// # Errors
 ///

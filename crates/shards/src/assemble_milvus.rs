@@ -56,7 +56,7 @@ pub struct MilvusAssembly<'a> {
     pub command_line: &'a str,
 }
 
-/// Milvus writer that takes its vectors from shards, with the inputs and options for the ingest into it.
+/// A Milvus writer, and the inputs and options for an ingest with this writer. The vectors come from shards.
 pub struct PreparedIngest {
     /// Writer to Milvus. It takes the vectors of the dialogues from the shards.
     pub writer: MilvusWriter,
@@ -186,7 +186,8 @@ impl Drop for TemporaryFolder {
     }
 }
 
-/// Reads the inputs in the same way as an ingest. Returns an error if `vectors` lacks a vector of a dialogue.
+/// Reads the inputs in the same way as an ingest. Returns an error if any vector of a dialogue or utterance is missing
+/// in `vectors`.
 fn check_vectors(
     vectors: &VectorReader,
     plan: Plan,

@@ -104,7 +104,7 @@ impl ShardEncoder<'_> {
         Ok(crate::assemble::is_whole(self.folder, manifest).unwrap_or(false))
     }
 
-    /// Encodes the shard and writes its rows to a temporary file. Returns its manifest and this file.
+    /// Encodes the shard and writes its rows to a temporary file. Returns the shard's manifest and the temporary file.
     fn make(&self, shard: Shard) -> Result<(ShardManifest, TemporaryFile)> {
         let file = self.folder.temporary(&shard.stem())?;
         let dim = self.recipe.dim;
@@ -151,8 +151,8 @@ impl ShardEncoder<'_> {
         Ok((manifest, file))
     }
 
-    /// Publishes the shard: first the data file, then the manifest. `before` is the manifest of the version to replace,
-    /// whose data file is removed last.
+    /// Publishes the shard: first the data file, then the manifest. `before` is the manifest of the previous version,
+    /// if there is one. The previous data file is removed last.
     fn publish(
         &self,
         manifest: &ShardManifest,
@@ -188,8 +188,8 @@ impl<T> Waiting<T> {
         self.bytes += bytes;
     }
 
-    /// Takes all waiting inputs and their keys. Returns `None` if no inputs wait, or if `limits` is given and they
-    /// reach neither limit.
+    /// Takes all waiting inputs and their keys. Returns `None` if no inputs are waiting, or if the inputs reach neither
+    /// of the limits in `limits`.
     fn take(&mut self, limits: Option<Limits>) -> Option<(Vec<IdKey>, Vec<T>)> {
         let enough =
             limits.is_none_or(|limits| self.keys.len() >= limits.inputs || self.bytes >= limits.bytes);

@@ -96,8 +96,8 @@ impl ShardManifest {
         sealed::sealed(self).map(String::into_bytes)
     }
 
-    /// Parses a manifest. Verifies its checksum, and that its data file belongs to the same shard. `name` is the file
-    /// name of the manifest, for error messages.
+    /// Parses a manifest. Verifies the checksum, and that the name of the data file belongs to the shard of the
+    /// manifest. `name` is the file name of the manifest, for error messages.
     pub(crate) fn read(bytes: &[u8], name: &str) -> Result<Self> {
         let damaged = |path: &Path, what: String| Error::data(format!("{}: {what}", path.display()));
         let manifest: ShardManifest = sealed::unsealed(bytes, Path::new(name), FORMAT, damaged)?;
@@ -153,7 +153,7 @@ impl Contents {
         self.kinds[kind as usize].len() as u64
     }
 
-    /// Returns a hash of all keys. It does not depend on the order in which they were added.
+    /// Returns a hash of all keys. The order in which keys were added does not affect the hash.
     pub(crate) fn digest(&self) -> String {
         let mut hasher = blake3::Hasher::new();
         for kind in Kind::ALL {

@@ -71,7 +71,7 @@ pub trait Progress: turnwise_index::dense::Progress {
 
 impl<F: Fn() -> bool + Sync> Progress for F {}
 
-/// Returns [`Error::Interrupted`] with this hint if the user has stopped the operation.
+/// Returns [`Error::Interrupted`] with the hint `hint` if the user has stopped the operation.
 pub(crate) fn stop_if_asked(progress: &dyn Progress, hint: impl Into<String>) -> Result<()> {
     match progress.stop() {
         true => Err(Error::Interrupted { hint: Some(hint.into()) }),

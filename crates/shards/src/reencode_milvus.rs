@@ -96,8 +96,8 @@ fn fill(
     Ok(encoded)
 }
 
-/// Makes one pass over all dialogues and encodes those that the new generation does not contain. Returns their number,
-/// and the keys of all dialogues.
+/// Makes one pass over all dialogues and encodes those that the new generation does not contain. Returns the number of
+/// dialogues encoded, and the keys of all dialogues.
 fn encode_new(
     writer: &mut MilvusWriter,
     target: &Target,
@@ -130,8 +130,8 @@ fn encode_new(
     Ok((new, seen))
 }
 
-/// Removes all dialogues whose keys are not in `seen` from the new generation. They were deleted after an earlier run
-/// or pass had copied them.
+/// Removes from the new generation all dialogues whose keys are not in `seen`. These dialogues were deleted after an
+/// earlier run or pass had copied them.
 fn remove_others(writer: &mut MilvusWriter, seen: &HashSet<IdKey>) -> Result<()> {
     if writer.totals()?.dialogues == seen.len() as u64 {
         return Ok(());

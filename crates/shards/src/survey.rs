@@ -62,8 +62,8 @@ pub(crate) fn survey(folder: &dyn Folder) -> Result<Survey> {
     Ok(set)
 }
 
-/// Returns the number of shards of the corpus, according to most manifest file names. Returns `None` if there are no
-/// names.
+/// Returns the number of shards that most manifest file names state for the corpus. Returns `None` if `names` contains
+/// no such file name.
 fn shard_count(names: &[&str]) -> Option<u32> {
     let mut counts: BTreeMap<u32, usize> = BTreeMap::new();
     names.iter().filter_map(|name| Shard::named(name)).for_each(|s| *counts.entry(s.of).or_default() += 1);
@@ -163,7 +163,7 @@ impl Survey {
             .with_hint(self.fix(location)))
     }
 
-    /// Returns the manifest of the first complete shard.
+    /// Returns the manifest of the first complete shard, or an error if no shard is complete.
     pub(crate) fn first(&self) -> Result<&ShardManifest> {
         self.manifests.first().ok_or_else(|| Error::Internal("the set of complete shards is empty".into()))
     }

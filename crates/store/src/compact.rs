@@ -39,10 +39,10 @@ const BATCH_BYTES: usize = 8 << 20;
 /// Result of compacting an index.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct Compacted {
-    /// Number of removed frames: those of deleted records, of replaced records and of deletes. If it is 0, the index is
-    /// unchanged.
+    /// Number of frames removed from the log: the put frames of deleted and replaced records, and all delete frames. If
+    /// the number is 0, the index is unchanged.
     pub dropped: u64,
-    /// Number of dialogues. A compaction does not change it.
+    /// Number of dialogues, which a compaction does not change.
     pub dialogues: u64,
     /// Size of log, tables and records before the compaction, in bytes.
     pub bytes_before: u64,

@@ -92,9 +92,9 @@ impl Directory {
         &self.tables
     }
 
-    /// Writes the in-memory entries to a new table in `folder`. Its file name starts with the number `batch`. Also
-    /// merges tables of similar size, so that the number of tables grows only logarithmically. The files of merged
-    /// tables remain until [`Directory::remove_unused`] removes them.
+    /// Writes the in-memory entries to a new table in `folder`. The file name of the table starts with the number
+    /// `batch`. Also merges tables of similar size, so that the number of tables grows only logarithmically. The files
+    /// of merged tables remain until [`Directory::remove_unused`] removes them.
     pub fn write_delta(&mut self, folder: &Path, batch: u64) -> Result<()> {
         if self.delta.is_empty() {
             return Ok(());

@@ -134,8 +134,8 @@ pub(crate) fn key_at(bytes: &[u8], at: usize) -> IdKey {
     bytes.get(at..at + 16).and_then(|b| b.try_into().ok()).map(IdKey).unwrap_or_default()
 }
 
-/// Appends a frame to a buffer. The payload is the concatenation of the parts in `payload`. Returns a data error if it
-/// is larger than 4 GiB.
+/// Appends a frame to a buffer. The payload is the concatenation of the parts in `payload`. Returns a data error if the
+/// payload is larger than 4 GiB.
 pub fn write(buffer: &mut Vec<u8>, kind: Kind, seq: Seq, payload: &[&[u8]]) -> Result<()> {
     let length: usize = payload.iter().map(|part| part.len()).sum();
     let length = u32::try_from(length).map_err(|_| Error::data("a dialogue is larger than 4 GiB"))?;

@@ -52,7 +52,8 @@ pub fn segments(log: &Path) -> Result<Vec<u32>> {
     Ok(found)
 }
 
-/// Describes a log that has lost its last batches. A committed batch is in the log before sled or a checkpoint knows it.
+/// Returns a message for a log that has lost its last batches. Batch `last` is the last one in the log, but sled or a
+/// checkpoint contains the later batch `committed`.
 pub fn ends_early(last: u64, committed: u64) -> String {
     format!("the log ends with batch {last}, but batch {committed} had been committed")
 }

@@ -32,8 +32,8 @@ pub struct Manifest {
     pub generation: u64,
     /// Unique id of the log. Derived data stores this id to detect that the log was replaced.
     pub log: String,
-    /// Number of compactions. If it is not 0, the names of the folders in use end with it, for example `log-3` (see
-    /// [`IndexPaths`]).
+    /// Number of compactions. If this number is not 0, the names of the folders in use end with it, for example `log-3`
+    /// (see [`IndexPaths`]).
     #[serde(default, skip_serializing_if = "is_zero")]
     pub compacted: u64,
     /// Number of assigned sequence numbers whose frames are no longer in the log, because of compactions or damage.
@@ -114,7 +114,8 @@ impl Manifest {
         index.join(NAME).exists()
     }
 
-    /// Reads the manifest of an index. Fails if there is none, if it is damaged, or if its format is not supported.
+    /// Reads the manifest of an index. Returns an error if the manifest is missing, is damaged or has an unsupported
+    /// format.
     pub fn read(index: &Path) -> Result<Self> {
         #[derive(Deserialize)]
         struct FormatOnly {
@@ -224,7 +225,7 @@ impl IndexPaths {
         files::sync_folder(&self.root)
     }
 
-    /// Removes all log, tables and records folders of the index except the ones that these paths name. Also removes the
+    /// Removes all log, tables and records folders of the index except the folders in `self`. Also removes the
     /// incomplete log of a stopped compaction. The caller must hold the writer lock. Ignores errors, because the next
     /// writer tries again.
     pub(super) fn remove_others(&self) {

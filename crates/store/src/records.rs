@@ -120,7 +120,7 @@ impl Records {
         call_sled(&self.path, || self.db.apply_batch(change))
     }
 
-    /// Returns the JSON of a record, or `None` if the database does not contain it.
+    /// Returns the JSON of a record, or `None` if the database does not contain the record.
     pub fn get(&self, seq: Seq) -> Result<Option<Vec<u8>>> {
         let value = call_sled(&self.path, || self.db.get(seq.0.to_be_bytes()))?;
         Ok(value.map(|v| v.to_vec()))

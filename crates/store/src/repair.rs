@@ -165,12 +165,13 @@ struct Salvage {
     /// Ranges of sequence numbers that are absent although no damage separates the frames before and after them. A
     /// compaction has removed these records, so they do not count as missing.
     compacted_away: Vec<std::ops::Range<Seq>>,
-    /// Number of the batch of the previous commit.
+    /// Batch number of the previous commit.
     last_batch: u64,
-    /// Lengths of `compacted_away` and of `damaged` at the previous commit.
+    /// Length of `compacted_away` at the previous commit.
     gaps_before: usize,
+    /// Length of `damaged` at the previous commit.
     reported: usize,
-    /// True if sled has batches that were after the present end of the log.
+    /// True if sled contains batches that are missing at the end of the log.
     lost_end: bool,
 }
 
@@ -218,7 +219,8 @@ impl Salvage {
         Ok(salvage)
     }
 
-    /// Compares the end of the log with the last checkpoint and with sled, which both are never ahead of an intact log.
+    /// Records damage if the log ends before the last checkpoint or before the last batch in sled. This never happens
+    /// in an intact log.
     fn check_end(&mut self, checkpoint: &Checkpoint, records: Option<&Records>) {
         let mut known = checkpoint.batch;
         if let Some(records) = records
@@ -238,8 +240,8 @@ impl Salvage {
 
     /// Records the number of the batch that a commit ends.
     ///
-    /// Batches have consecutive numbers. If a number is skipped, batches are missing. The sequence numbers that were skipped
-    /// since the previous commit then belong to lost records.
+    /// Batch numbers are consecutive, so a skipped batch number means that batches are missing. In this case, the
+    /// sequence numbers skipped since the previous commit count as lost, not as compacted away.
     fn note_batch(&mut self, batch: u64, path: &Path, offset: u64) {
         if batch != self.last_batch + 1 {
             self.compacted_away.truncate(self.gaps_before);
@@ -257,8 +259,8 @@ impl Salvage {
         self.reported = self.damaged.len();
     }
 
-    /// Records the sequence number of the next frame. If it does not directly follow the previous number, adds the gap
-    /// to `compacted_away`.
+    /// Records the sequence number of the next frame. If there is a gap after the previous sequence number, adds the
+    /// gap to `compacted_away`.
     fn note_sequence(&mut self, seq: Seq) {
         if let Some(last) = self.last
             && last.next() < seq
@@ -268,8 +270,8 @@ impl Salvage {
         self.last = Some(seq);
     }
 
-    /// Reads the frames of a segment. `last` means that it is the last segment. Returns the last sequence number that
-    /// its commits cover, or 0 if it has no commit.
+    /// Reads the frames of a segment. `last` is true for the last segment of the log. Returns the last sequence number
+    /// that a commit in the segment covers, or 0 if the segment has no commit.
     fn read_segment(&mut self, number: u32, last: bool) -> Result<Seq> {
         let mut committed = Seq(0);
         let segment = Segment::map(&self.log, number, u64::MAX)?;

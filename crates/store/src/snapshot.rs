@@ -134,7 +134,7 @@ impl Snapshot {
         parse(frame.json(), segment.path(), entry.at.offset).map(|dialogue| Some((entry.seq, dialogue)))
     }
 
-    /// Returns the sequence number of the dialogue with this id key, or `None` if it does not exist.
+    /// Returns the sequence number of the dialogue with the id key `key`, or `None` if there is no such dialogue.
     pub fn seq_of(&self, key: IdKey) -> Option<Seq> {
         self.directory.get(key).map(|entry| entry.seq)
     }
@@ -144,7 +144,7 @@ impl Snapshot {
         self.state.at
     }
 
-    /// Returns the id of the log. A repair, restore or compaction changes it.
+    /// Returns the id of the log. A repair, restore or compaction changes this id.
     pub fn log_id(&self) -> &str {
         &self.manifest.log
     }
@@ -312,7 +312,8 @@ pub(super) struct FrameCursor<'a> {
 }
 
 impl FrameCursor<'_> {
-    /// Returns the next frame for which `wanted` returns true, with the path of its segment file and its offset.
+    /// Returns the next frame for which `wanted` returns true, with the path of its segment file and the offset in this
+    /// file.
     pub(super) fn find(
         &mut self,
         wanted: impl Fn(&Frame<'_>) -> bool,

@@ -223,7 +223,8 @@ impl Store {
         self.pending.totals = Some(totals);
     }
 
-    /// Sets the number of records rejected by the ingest with this fingerprint. Takes effect with the next commit.
+    /// Sets the number of records rejected by the ingest with the fingerprint `ingest`. Takes effect with the next
+    /// commit.
     pub fn set_rejected(&mut self, ingest: &str, count: u64) {
         if self.view.manifest.rejected.get(ingest).copied().unwrap_or(0) != count {
             self.pending.rejected.insert(ingest.to_owned(), count);
@@ -231,8 +232,8 @@ impl Store {
     }
 
     /// Commits the pending changes as one batch and flushes the batch to disk. `ingest` is the progress of a running
-    /// ingest. `None` means that no ingest is running, which ends an unfinished ingest. If there are no pending changes
-    /// and no ingest to end, writes nothing.
+    /// ingest. `None` clears the stored progress of an unfinished ingest. If there are no pending changes and no
+    /// progress to clear, writes nothing.
     ///
     /// After an error, the store refuses all further changes until the index is opened again.
     pub fn commit(&mut self, ingest: Option<IngestMark>) -> Result<()> {
@@ -330,8 +331,8 @@ pub(super) fn create_empty(root: &Path) -> Result<()> {
     root.parent().filter(|p| !p.as_os_str().is_empty()).map_or(Ok(()), files::sync_folder)
 }
 
-/// Opens the sled database and applies the batches of `tail` that it does not contain yet. Returns an error for the
-/// path of the log if sled shows that the log has lost batches.
+/// Opens the sled database and applies the batches of `tail` that the database does not contain yet. Returns an error
+/// if the database contains later batches than the log, because the log has then lost batches.
 fn open_records(view: &Snapshot, tail: &Tail) -> Result<Records> {
     let folder = view.paths.records();
     let records = Records::open(&folder)?;

@@ -15,7 +15,7 @@ const JIEBA: &str = "jieba-1";
 /// `mixed-1+stem-en`.
 const STEM: &str = "+stem-";
 
-/// Text analyzer, named `mixed-1` (default), `jieba-1`, or either with `+stem-LANGUAGE`.
+/// Text analyzer, named `mixed-1` (default) or `jieba-1`. Either name can be followed by `+stem-LANGUAGE`.
 ///
 /// An index stores the name of its analyzer. The same name must always produce the same terms, so a change that affects
 /// the terms requires a new name.

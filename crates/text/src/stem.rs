@@ -59,7 +59,7 @@ impl FromStr for Language {
     }
 }
 
-/// Returns whether a character is a Latin letter. Checks only lower-case letters, because terms are in lower case.
+/// Returns whether a character is a Latin letter. Returns false for `A` to `Z`, because terms are in lower case.
 fn is_latin(c: char) -> bool {
     matches!(c, 'a'..='z' | '\u{df}'..='\u{f6}' | '\u{f8}'..='\u{24f}' | '\u{1e00}'..='\u{1eff}')
 }

@@ -185,7 +185,8 @@ impl TrainingSet {
         Ok(Sequence::new(self.before.iter().chain(tokens).take(max_tokens).copied().collect()))
     }
 
-    /// Concatenates the tokens of consecutive turns and their separators, and returns at most the last `count` of them.
+    /// Concatenates the tokens of consecutive turns, with a separator after each turn. Returns at most the last `count`
+    /// tokens.
     pub fn last_tokens(&self, turns: &[TurnTokens], count: usize) -> Vec<u32> {
         let mut ids: Vec<u32> =
             turns.iter().flat_map(|turn| turn.ids.iter().chain(&self.after)).copied().collect();

@@ -86,7 +86,7 @@ impl Call {
         decoded(last).ok_or_else(|| Problem::request("the path is not valid UTF-8"))
     }
 
-    /// Reads the request body. Returns an error if it exceeds the maximum size.
+    /// Reads the request body. Returns an error if the body is larger than the maximum size.
     pub(super) async fn body(&mut self) -> Outcome<Bytes> {
         body::read(std::mem::take(self.request.body_mut()), self.app.limits.max_body).await
     }

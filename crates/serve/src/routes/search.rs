@@ -43,8 +43,8 @@ async fn answer(mut call: Call, check: fn(&SearchRequest) -> Outcome<()>) -> Out
     sent(form, found, "hit", |found| std::mem::take(&mut found.hits))
 }
 
-/// Creates a response in the format `form`. As lines or events, it contains first the items, which `take` removes from
-/// `found`, and then the other fields of `found`. `item` is the type of the events.
+/// Creates a response in the format `form`. If the format is lines or events, the response lists the items first, then
+/// the other fields of `found`. `take` removes the items from `found`. `item` is the name of an item's event type.
 fn sent<T: Serialize, Item: Serialize>(
     form: ResponseFormat,
     mut found: T,

@@ -82,8 +82,8 @@ pub(super) async fn stats(call: Call) -> Outcome<HttpResponse> {
     .await
 }
 
-/// Returns the cached response for `key` and the filter of the request. If there is none, computes it with `make`. The
-/// filter that is passed to `make` matches only dialogues that the client may see.
+/// Returns the cached response for `key` and the filter of the request. If no response is cached, computes it with
+/// `make`. The filter that `make` receives matches only dialogues that the client may see.
 async fn surveyed(
     call: Call,
     key: String,

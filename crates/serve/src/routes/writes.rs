@@ -1,5 +1,5 @@
-//! Routes that write. `/v1/ingest` ingests dialogues from a request body of any length, in JSON lines. The `DELETE`
-//! routes below `/v1/dialogues` delete dialogues.
+//! Routes that write. `/v1/ingest` ingests dialogues in JSON lines from the request body, without a limit on its
+//! length. The `DELETE` routes below `/v1/dialogues` delete dialogues.
 
 use std::{
     io::{self, BufReader, Read},
@@ -33,7 +33,7 @@ use turnwise_corpus::{
 use turnwise_index::location::{Selection, WriteMode, WriterOptions};
 use turnwise_store::ingest::{self, IngestControl, IngestOptions, Ingested};
 
-/// Maximum number of pieces of a request body that wait to be ingested.
+/// Capacity of the channel from the body reader to the ingest, in pieces of the request body.
 const PIECES: usize = 16;
 /// Name of the server in the lock file of an index. Other processes that try to write to the index show this name in an
 /// error.
@@ -96,7 +96,7 @@ async fn ingest_and_store(
 }
 
 /// Creates the error for a request body without any valid dialogue. `why` is the reason why the first record was
-/// rejected. It is `None` if there is no record.
+/// rejected, or `None` if the body contains no record.
 fn no_dialogue(why: Option<&str>) -> Problem {
     let message = match why {
         Some(why) => format!("the body contains no valid dialogue: {why}"),
@@ -107,8 +107,8 @@ fn no_dialogue(why: Option<&str>) -> Problem {
     )
 }
 
-/// Returns the stored response if `sent`, the digest of the request body, is the same as in the stored request.
-/// Otherwise, returns an error. `sent` is `None` if the body is incomplete.
+/// Returns the stored response if the digest `sent` of the new request body equals the stored digest. Otherwise,
+/// returns an error. `sent` is `None` if the body is incomplete.
 fn replay(stored: &StoredResponse, sent: Option<blake3::Hash>) -> Outcome<HttpResponse> {
     match sent.map(digest) {
         Some(body) if body == stored.body => {
@@ -131,8 +131,8 @@ fn digest(hash: blake3::Hash) -> String {
     hash.to_hex().to_string()
 }
 
-/// Reads a request body and returns its digest. Also sends the pieces of the body to `sender`, if there is one. Returns
-/// `None` if the client disconnects or sends no data for `write_timeout`, or if the receiver was dropped.
+/// Reads a request body and returns its digest. If `sender` is given, also sends each piece of the body to it. Returns
+/// `None` if the client disconnects, if no data arrive for `write_timeout`, or if the receiver of `sender` was dropped.
 async fn send(
     mut body: Body,
     sender: Option<mpsc::Sender<io::Result<Bytes>>>,

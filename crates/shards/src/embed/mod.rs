@@ -66,7 +66,7 @@ pub struct Embedded {
     pub vectors: u64,
     /// Number of dimensions of the vectors.
     pub dim: usize,
-    /// Statistics of the encoder, such as the number of tokens.
+    /// Encoding statistics, such as the number of tokens.
     pub spent: EncodeStats,
     /// Number of records that could not be read.
     pub rejected: u64,
@@ -76,8 +76,8 @@ pub struct Embedded {
     pub seconds: f64,
 }
 
-/// Embeds the inputs in order and writes the vectors to the output file. The file gets its name only when it is
-/// complete.
+/// Embeds the inputs in order and writes the vectors to the output file. Until the file is complete, it has a temporary
+/// name.
 ///
 /// # Errors
 ///

@@ -170,8 +170,8 @@ impl EmbedInputs {
         })
     }
 
-    /// Starts a thread that reads the inputs. Dropping the receiver ends the thread, unless it is blocked on standard
-    /// input. Then it keeps running, because nothing can wake it.
+    /// Starts a thread that reads the inputs. Dropping the receiver ends the thread, unless the thread is blocked on
+    /// standard input. A blocked thread keeps running, because nothing can wake it.
     pub(crate) fn start(self) -> Result<Items> {
         let (sender, items) = mpsc::sync_channel(BATCHES_AHEAD);
         thread::Builder::new()

@@ -24,7 +24,7 @@ pub use to_milvus::to_milvus;
 /// Hint for the error after an interruption.
 const CONTINUES: &str =
     "the copied data are kept, but not visible yet; run the same command again to continue";
-/// Minimum share of dense hits that the original and the copy must have in common. Below it, the check fails.
+/// Minimum share of dense hits that the original and the copy must have in common. The check fails below this share.
 const MIN_OVERLAP: f64 = 0.8;
 /// Tolerance of the check: for at most one in this many sampled turns, a search with the turn's own vector may miss the
 /// turn. Some misses are normal, because graph searches are approximate.

@@ -132,8 +132,8 @@ fn fill(writer: &mut MilvusWriter, snapshot: &Snapshot, progress: &dyn Progress)
     }
 }
 
-/// Reads the copy back and compares it with the index. Also removes dialogues that the index no longer contains, which
-/// an earlier run has copied.
+/// Reads the copy back and compares it with the index. Also removes from the copy the dialogues that the index no
+/// longer contains. An earlier run copied them.
 fn read_back(
     writer: &mut MilvusWriter,
     snapshot: &Snapshot,

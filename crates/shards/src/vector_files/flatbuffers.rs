@@ -63,8 +63,8 @@ fn write_table(bytes: &mut Vec<u8>, reference: usize, fields: &[Value]) {
     }
 }
 
-/// Appends a string, table or vector, and writes a reference to it at position `reference`. Does nothing for other
-/// values.
+/// Appends a string, table or vector. At position `reference`, writes a reference to the appended object. Does nothing
+/// for other values.
 fn write_object(bytes: &mut Vec<u8>, reference: usize, value: &Value) {
     // A vector or string begins with its length. The elements after the length begin at a multiple of 8.
     let begin_vector = |bytes: &mut Vec<u8>, length: usize| {
@@ -141,31 +141,32 @@ impl<'a> Table<'a> {
         self.field(index).and_then(|at| bytes_at(self.bytes, at)).unwrap_or([0; N])
     }
 
-    /// Returns the table that a field refers to.
+    /// Returns the table that a field refers to, or `None` if the field is absent or damaged.
     pub(super) fn table(self, index: usize) -> Option<Self> {
         Some(Table { start: follow(self.bytes, self.field(index)?)?, ..self })
     }
 
-    /// Returns the text of a string field.
+    /// Returns the text of a string field, or `None` if the field is absent or damaged.
     pub(super) fn string(self, index: usize) -> Option<&'a str> {
         std::str::from_utf8(&self.bytes[self.vector(index, 1)?]).ok()
     }
 
-    /// Returns the tables in a vector field.
+    /// Returns the tables in a vector field, or `None` if the field is absent or damaged.
     pub(super) fn tables(self, index: usize) -> Option<Vec<Self>> {
         let references = self.vector(index, 4)?.step_by(4);
         references.map(|at| Some(Table { start: follow(self.bytes, at)?, ..self })).collect()
     }
 
-    /// Returns the structs in a vector field. Each struct has `N` 64-bit numbers.
+    /// Returns the structs in a vector field, or `None` if the field is absent or damaged. Each struct has `N` 64-bit
+    /// numbers.
     pub(super) fn structs<const N: usize>(self, index: usize) -> Option<Vec<[i64; N]>> {
         let (numbers, _) = self.bytes[self.vector(index, 8 * N)?].as_chunks();
         let numbers: Vec<i64> = numbers.iter().map(|number| i64::from_le_bytes(*number)).collect();
         Some(numbers.as_chunks().0.to_vec())
     }
 
-    /// Returns the byte range of the elements of a vector field, which have `size` bytes each. Returns `None` if the
-    /// range ends outside the buffer.
+    /// Returns the byte range of the elements of a vector field. Each element has `size` bytes. Returns `None` if the
+    /// field is absent or the range ends outside the buffer.
     fn vector(self, index: usize, size: usize) -> Option<Range<usize>> {
         let start = follow(self.bytes, self.field(index)?)?;
         let length = u32::from_le_bytes(bytes_at(self.bytes, start)?) as usize;

@@ -29,7 +29,7 @@ pub struct IngestOptions {
     /// Cleaning steps to apply to each dialogue.
     pub cleaning: Cleaning,
     /// Filter that dialogues must match; other dialogues are rejected. A dialogue is also rejected if it would replace
-    /// a stored dialogue that does not match. `None` accepts all dialogues.
+    /// a stored dialogue that does not match the filter. `None` accepts all dialogues.
     pub only: Option<Filter>,
     /// Prefix added to the id of each ingested dialogue.
     pub id_prefix: String,
@@ -207,13 +207,15 @@ pub trait DialogueSink {
     /// Returns the size of the uncommitted changes in bytes.
     fn pending_bytes(&self) -> usize;
 
-    /// Commits the uncommitted changes. Stores `mark`, from which an interrupted ingest resumes; `None` clears it.
+    /// Commits the uncommitted changes. Stores `mark`, from which an interrupted ingest resumes. `None` clears the
+    /// stored mark.
     fn commit(&mut self, mark: Option<IngestMark>) -> Result<()>;
 
     /// Returns the progress of an unfinished ingest, or `None` if no ingest is unfinished.
     fn unfinished(&self) -> Option<IngestMark>;
 
-    /// Sets the number of records rejected by the ingest with this fingerprint. Takes effect with the next commit.
+    /// Sets the number of records rejected by the ingest with the fingerprint `ingest`. Takes effect with the next
+    /// commit.
     fn set_rejected(&mut self, ingest: &str, rejected: u64);
 
     /// Calls `see` for each stored dialogue. The arguments are the hash of its texts and roles ([`Prepared::text`]) and

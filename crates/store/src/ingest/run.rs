@@ -241,8 +241,8 @@ impl Run<'_, '_> {
         Ok(())
     }
 
-    /// Ends the ingest and commits the remaining records. `ended` is the outcome of the main loop. If it is an I/O
-    /// error, an internal error or damage, commits nothing.
+    /// Ends the ingest and commits the remaining records. `ended` is the outcome of the main loop. Commits nothing if
+    /// `ended` is an I/O error, an internal error or an error about damage.
     pub(super) fn finish(mut self, ended: Result<()>) -> Result<Ingested> {
         match ended {
             Ok(()) => {

@@ -193,8 +193,8 @@ pub fn learn(corpora: &[Sums], strength: f64) -> Result<Layer> {
     Ok(Layer { weight, bias, correlations, baseline })
 }
 
-/// Returns the weighted sum of the identity and the matrix `metric`, which has the weight `share`. The matrix is first
-/// scaled, so that vectors with the given covariance keep their mean squared norm.
+/// Returns the weighted sum of the identity and the matrix `metric`, which has the weight `share`. First scales
+/// `metric`, so that vectors with the given covariance keep their mean squared norm.
 fn mixed(mut metric: Vec<f64>, covariance: &[f64], dim: usize, share: f64) -> Vec<f64> {
     let before = scatter::mean_variance(covariance, dim);
     let after = scatter::mean_variance(&scatter::times(&metric, covariance, dim), dim).max(1e-12);
