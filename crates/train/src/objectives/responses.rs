@@ -89,7 +89,7 @@ pub struct ResponseSelection {
     pub context: usize,
     /// Temperature τ of the softmax.
     pub temperature: f64,
-    /// Maximum number of tokens of a response, and of its context.
+    /// Maximum number of tokens of a sequence: a response, or all context turns together.
     pub max_tokens: usize,
     matching: Matching,
     pub(super) heads: Vec<Parameter>,

@@ -166,7 +166,7 @@ fn run_one(
     Ok((outcome, recipe))
 }
 
-/// Inputs of a run that every objective needs.
+/// Inputs that all parts of a run share, such as the recipe, the base model and the output folder.
 #[derive(Clone, Copy)]
 struct Run<'a> {
     recipe: &'a ResolvedRecipe,

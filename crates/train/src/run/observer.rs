@@ -51,7 +51,7 @@ pub enum Stage {
     Training,
     /// Encoding utterances and their contexts for a `context-cca` layer.
     EncodingContexts,
-    /// A step of an evaluation.
+    /// A stage of an evaluation.
     Evaluating(rank::Step),
 }
 
