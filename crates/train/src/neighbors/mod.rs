@@ -61,8 +61,8 @@ pub(super) fn nearest(vectors: &Vectors, count: usize) -> Vec<Vec<u32>> {
     lists
 }
 
-/// Returns up to `count` approximate nearest neighbors of each vector by cosine similarity, the nearest first. Excludes
-/// vectors that are equal to the vector itself. Of several equal neighbors, only one is listed.
+/// Returns up to `count` approximate nearest neighbors of each vector by cosine similarity, the nearest first. A
+/// duplicate of a vector is not a neighbor of that vector. Of neighbors that are equal to each other, lists only one.
 fn approximate(vectors: &Vectors, count: usize) -> Result<Vec<Vec<u32>>> {
     let mut points = Points::new(Metric::Cosine, vectors.dim())?;
     for (n, row) in vectors.rows().enumerate() {

@@ -1,4 +1,5 @@
-//! Logs of a run in JSON lines: metrics and evaluations by step. A resumed run first removes records of later steps.
+//! Logs of a run in JSON lines: metrics and evaluations by step. A resumed run first removes the records of steps after
+//! its checkpoint.
 
 use std::{
     fs::{File, OpenOptions},

@@ -87,7 +87,7 @@ impl RunOptions {
 /// # Errors
 ///
 /// [`Error::Input`] if the recipe does not suit its base model, or if the output folder contains other files;
-/// [`Error::Data`] if the dialogues cannot be trained on; [`Error::Interrupted`] if the observer stops the run.
+/// [`Error::Data`] if the dialogues cannot be used for training; [`Error::Interrupted`] if the observer stops the run.
 pub fn run(
     recipe: Recipe,
     options: &RunOptions,
