@@ -2,7 +2,8 @@
 
 use turnwise_core::error::Error;
 
-/// Converts an error of candle: to [`Error::DeviceMemory`] if memory ran out, otherwise to [`Error::Internal`].
+/// Converts an error of candle to [`Error::DeviceMemory`] if the device ran out of memory, otherwise to
+/// [`Error::Internal`].
 pub fn error(e: candle_core::Error) -> Error {
     let text = e.to_string();
     let first = text.lines().next().unwrap_or_default();

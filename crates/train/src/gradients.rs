@@ -27,7 +27,7 @@ impl Gradients {
         Ok(Gradients(self.0.into_iter().map(copy).collect::<candle_core::Result<_>>()?))
     }
 
-    /// Adds gradients, for example of another micro-batch. `more` may have gradients for only the first parameters.
+    /// Adds `more` to these gradients, parameter by parameter. `more` may have gradients for only the first parameters.
     pub fn add(&mut self, more: Gradients) -> Result<()> {
         for (sum, more) in self.0.iter_mut().zip(more.0) {
             *sum = match (sum.take(), more) {

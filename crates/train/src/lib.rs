@@ -2,7 +2,7 @@
 //!
 //! A [`recipe`] contains the settings of a run, [`objectives`] the losses, and [`trainer`] the training loop. The
 //! function [`run()`] performs a whole run: it reads the dialogues, trains, evaluates, and saves the model. A
-//! [`RunObserver`] receives its progress and messages.
+//! [`RunObserver`] receives the progress and the messages of the run.
 //!
 //! ```no_run
 //! use turnwise_train::{RunObserver, RunOptions, recipe::{ObjectiveName, Recipe}};

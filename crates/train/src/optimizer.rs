@@ -1,4 +1,4 @@
-//! AdamW optimizer, whose state can be saved and restored, and learning rate schedules.
+//! AdamW optimizer and learning rate schedules. The state of the optimizer can be saved and restored.
 
 use std::{cell::RefCell, f64::consts::PI};
 
@@ -212,7 +212,8 @@ pub struct Schedule {
 }
 
 impl Schedule {
-    /// Returns the factor for the learning rate in a step, counted from 0. It is above 0 for every step below `steps`.
+    /// Returns the factor for the learning rate in a step. The first step is 0. The factor is above 0 for every step
+    /// below `steps`.
     pub fn factor(&self, step: u64) -> f64 {
         if step < self.warm_up {
             return (step + 1) as f64 / (self.warm_up + 1) as f64;

@@ -38,7 +38,7 @@ impl Order {
         order
     }
 
-    /// Returns the example at position `index` of the run, counted over all epochs, and its random number generator.
+    /// Returns an example and its random number generator. `index` is the position in the run, over all epochs.
     pub fn at(&mut self, index: u64) -> (TurnLocation, Random) {
         let count = self.shuffled.len() as u64;
         let epoch = index / count;

@@ -33,7 +33,7 @@ impl Packed {
         self.starts[self.starts.len() - 1]
     }
 
-    /// Returns the mean over the rows of a sequence, scaled by `weight`, as the terms of a weighted sum.
+    /// Returns terms that add up to the mean over the rows of a sequence, multiplied by `weight`.
     pub fn mean(&self, sequence: usize, weight: f32) -> Vec<Part> {
         let rows = self.rows(sequence);
         vec![Part { weight: weight / rows.len().max(1) as f32, rows }]

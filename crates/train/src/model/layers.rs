@@ -124,7 +124,8 @@ pub(super) fn put(network: &mut Network, name: &str, numbers: &[f32]) -> Result<
     Ok(())
 }
 
-/// Returns the weights of a network that a parameter consists of, in order; `None` for an unknown name.
+/// Returns the weight vectors of the network that together form the parameter `name`, in order. Returns `None` if the
+/// network has no such parameter.
 fn targets<'n>(network: &'n mut Network, name: &str) -> Option<Vec<&'n mut Vec<f32>>> {
     if let Some(name) = name.strip_prefix("embeddings.") {
         let e = &mut network.embeddings;

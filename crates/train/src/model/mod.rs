@@ -63,9 +63,10 @@ pub struct Pass<'p> {
 
 /// Data of a forward pass that its backward pass needs.
 enum BackwardData {
-    /// Saved activations of the embeddings, unless they are frozen, and of each layer. Used on the CPU in f32.
+    /// Saved activations of the embedding layer (`None` if it is frozen) and of each trained layer. This variant is
+    /// used on the CPU in f32.
     Saved(Option<SavedEmbeddings>, Vec<SavedLayer>),
-    /// Hidden states with candle's autograd graph. Used in all other cases.
+    /// Hidden states with candle's autograd graph. This variant is used in all other cases.
     Graph(Tensor),
 }
 
@@ -212,7 +213,7 @@ impl Trainable {
         Ok(states)
     }
 
-    /// Runs the forward pass with an autograd graph. Frozen layers have no dropout, as in [`Frozen`].
+    /// Runs the forward pass, and records an autograd graph. Frozen layers run without dropout.
     fn graph(&self, packed: &Packed, dropout: Option<&DropoutConfig>) -> Result<Tensor> {
         let mut x = match &self.bottom {
             Bottom::Frozen(frozen) => {
@@ -235,8 +236,8 @@ impl Trainable {
         x.to_dtype(DType::F32).map_err(device::error)
     }
 
-    /// Returns the index of `layers[n]` in the whole network, from which its dropout seed is derived. The embedding
-    /// layer has index 0.
+    /// Returns the index of `layers[n]` in the whole network. The embedding layer has index 0. The dropout seed of a
+    /// layer is derived from this index.
     fn number(&self, n: usize) -> usize {
         self.below + n + 1
     }

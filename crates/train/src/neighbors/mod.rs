@@ -15,10 +15,10 @@ use turnwise_nearest::{BuildOptions, Metric, Points, Scratch, SearchOptions, hig
 /// Maximum number of vectors that are compared pairwise. Larger sets of vectors are searched with an HNSW graph.
 const EXACT_LIMIT: usize = 8_192;
 
-/// Number of vectors that are compared with all vectors at once.
+/// Number of vectors per block. One matrix product compares a block with all vectors.
 const BLOCK: usize = 256;
 
-/// Size of the candidate list of a graph search (`ef`) per requested neighbor.
+/// The candidate list (`ef`) of a graph search for N neighbors has N times this number of entries.
 const EF_FACTOR: usize = 8;
 
 /// Computes the dot products of all pairs of vectors, block by block.
@@ -61,8 +61,8 @@ pub(super) fn nearest(vectors: &Vectors, count: usize) -> Vec<Vec<u32>> {
     lists
 }
 
-/// Returns up to `count` approximate nearest neighbors of each vector by cosine similarity, the nearest first. Excludes
-/// vectors that are equal to the vector itself. Of several equal neighbors, only one is listed.
+/// Returns up to `count` approximate nearest neighbors of each vector by cosine similarity, the nearest first. A
+/// duplicate of a vector is not a neighbor of that vector. Of neighbors that are equal to each other, lists only one.
 fn approximate(vectors: &Vectors, count: usize) -> Result<Vec<Vec<u32>>> {
     let mut points = Points::new(Metric::Cosine, vectors.dim())?;
     for (n, row) in vectors.rows().enumerate() {

@@ -88,20 +88,22 @@ pub struct StepTraining {
     pub freezes_half: bool,
     /// Default auxiliary objectives and their weights.
     pub auxiliary: &'static [(ObjectiveName, f64)],
-    /// Default batch size and maximum number of tokens as an auxiliary objective; `None` if they equal `batch` and
-    /// `max_tokens`.
+    /// Default batch size and default maximum number of tokens if the objective is auxiliary. `None` means the same
+    /// values as for a main objective: `batch` and `max_tokens`.
     pub as_auxiliary: Option<(usize, usize)>,
     /// Reads the settings of the objective from a recipe.
     pub settings: fn(&mut Given<'_>) -> ObjectiveBuilder,
 }
 
-/// The settings of an objective, as a function that creates it once the data and the model are loaded.
+/// Function that creates an objective with the settings of a recipe. The function is called after the data and the
+/// model are loaded.
 pub struct ObjectiveBuilder(Box<BuildFn>);
 
 type BuildFn = dyn Fn(&Setup<'_>) -> Result<Box<dyn Objective>> + Send + Sync;
 
 impl ObjectiveBuilder {
-    /// Wraps a function that creates an objective, or returns an error if the model or the data does not suit it.
+    /// Wraps the function `build`, which creates an objective. `build` returns an error if the model or the data does
+    /// not suit the objective.
     pub fn new<O: Objective + 'static>(
         build: impl Fn(&Setup<'_>) -> Result<O> + Send + Sync + 'static,
     ) -> Self {
@@ -134,7 +136,8 @@ pub struct Setup<'a> {
 
 /// Computes expensive inputs that only some objectives need.
 pub trait Sources {
-    /// Fits a teacher on each corpus. Returns each teacher, which provides dialogue similarities, with its dialogues.
+    /// Fits a teacher (a model of dialogue similarity) on each corpus. Returns each teacher with the dialogues that it
+    /// was fitted on.
     fn teachers(&self) -> Result<Vec<Group>>;
 
     /// Mines hard negatives. Texts are truncated to `max_tokens` tokens before they are encoded.
@@ -158,7 +161,7 @@ impl Definition {
 }
 
 impl StepTraining {
-    /// Creates the most common properties and defaults, with a function that reads the settings of the objective.
+    /// Returns the most common properties and defaults. The function `settings` reads the settings of the objective.
     pub const fn new(settings: fn(&mut Given<'_>) -> ObjectiveBuilder) -> Self {
         StepTraining {
             in_batch: false,

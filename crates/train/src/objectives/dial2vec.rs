@@ -84,8 +84,8 @@ pub struct Dial2vec {
     /// speaker, and dialogues with fewer than five turns are skipped. The loss is also divided by the number of
     /// samples.
     pub as_coded: bool,
-    /// Number of rows of the model's turn embeddings, and of its role embeddings; `None` if the model has no such
-    /// table.
+    /// Number of rows of the turn embedding table and of the role embedding table. `None` for a table that the model
+    /// does not have.
     pub tables: (Option<usize>, Option<usize>),
     /// Locations of all turns by role, from which negative turns are drawn.
     turns_by_role: Vec<Vec<TurnLocation>>,

@@ -31,9 +31,8 @@ pub(crate) fn unit_means(model: &Trainable, sequences: &[Sequence]) -> error::Re
     Ok(vectors)
 }
 
-/// Returns a mask for the scores of examples against the positives of a batch. It excludes positives with the same
-/// text as the example's own positive from the negatives. The mask has one row per example and one column per positive,
-/// and is added to the scores.
+/// Returns a mask that is added to in-batch scores, with one row per example and one column per positive. A row masks
+/// each duplicate of the row's own positive, because a duplicate is not a negative.
 pub(super) fn duplicate_mask(positives: &[Sequence]) -> Vec<f32> {
     let same = |a: usize, b: usize| a != b && positives[a].ids == positives[b].ids;
     let count = positives.len();

@@ -149,7 +149,7 @@ pub trait Objective: Send + Sync {
         self.definition().steps.as_ref().is_some_and(|steps| steps.in_batch)
     }
 
-    /// Lists all examples in the data.
+    /// Returns the locations of all examples in the data.
     fn examples(&self, data: &TrainingSet) -> Result<Vec<TurnLocation>>;
 
     /// Builds a batch from examples, each with its own random number generator.
@@ -158,8 +158,8 @@ pub trait Objective: Send + Sync {
     fn prepare(&self, data: &TrainingSet, examples: &mut [(TurnLocation, Random)]) -> Result<Prepared>;
 }
 
-/// Location of an example in the training set. Objectives whose examples are not turns store an index into a list of
-/// their own in `dialogue`.
+/// Location of an example in the training set. If the examples of an objective are not turns, `dialogue` is an index
+/// into a list that the objective keeps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct TurnLocation {
     /// Index of the dialogue in the training set.
@@ -205,7 +205,7 @@ impl Prepared {
         Prepared { packed: Packed::new(sequences), count, is_pooled, loss: Box::new(loss) }
     }
 
-    /// Returns the structure of the sequences as JSON, for other programs that compute the same loss.
+    /// Returns the structure of the sequences as JSON, so that other programs can compute the loss of the batch.
     pub fn shape(&self) -> serde_json::Value {
         self.loss.shape(self.count)
     }

@@ -1,5 +1,5 @@
-//! Multi-task training: a batch holds examples of several objectives, and its loss is the weighted sum of their
-//! losses.
+//! Multi-task training: a batch holds examples of several objectives. The loss of the batch is the weighted sum of the
+//! losses of the objectives.
 
 use candle_core::{Result as Candle, Tensor};
 

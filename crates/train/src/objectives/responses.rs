@@ -1,5 +1,5 @@
-//! Response selection with in-batch negatives: the embedding of a context must be most similar to that of its own
-//! response, among all responses of the batch.
+//! Response selection with in-batch negatives: among all responses of the batch, the true response to a context must
+//! have the embedding that is most similar to the embedding of the context.
 //!
 //! The context turns form one sequence, and the response is a second sequence. Identical responses in a batch are not
 //! negatives of each other.
@@ -89,7 +89,7 @@ pub struct ResponseSelection {
     pub context: usize,
     /// Temperature τ of the softmax.
     pub temperature: f64,
-    /// Maximum number of tokens of a response, and of its context.
+    /// Maximum number of tokens of a sequence: a response, or all context turns together.
     pub max_tokens: usize,
     matching: Matching,
     pub(super) heads: Vec<Parameter>,

@@ -4,9 +4,10 @@
 //! For example, customers speak first, and thanks come last. A class is a pair of speaker role and position.
 //!
 //! The prototype of a class is the direction from the mean of all utterances to the mean of the class, in the
-//! embeddings of the untrained encoder. The loss is the cross-entropy over the cosine similarities with the prototypes
-//! and the log priors of the classes. It groups utterances by dialogue act and ignores their topic; a second objective
-//! such as `self-distillation` can preserve the topic.
+//! embeddings of the untrained encoder. The score of a class is the cosine similarity with its prototype, divided by
+//! the temperature, plus the log prior of the class. The loss is the cross-entropy over these scores. Training groups
+//! utterances by dialogue act and ignores the topic; a second objective such as `self-distillation` can preserve the
+//! topic.
 
 use candle_core::{Result as Candle, Tensor};
 
@@ -52,7 +53,7 @@ pub static ROLE_POSITION: Definition = Definition {
     ..Definition::DEFAULT
 };
 
-/// Maximum number of utterances for the prototypes.
+/// Maximum number of utterances from which the prototypes are computed.
 const MAX_UTTERANCES: usize = 16_384;
 /// Number of speaker roles: user, agent, others.
 const ROLES: u32 = 3;

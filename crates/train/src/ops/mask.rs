@@ -20,7 +20,7 @@ pub(super) fn mask(dropout: Dropout, shape: &Shape, device: &Device) -> Result<T
 /// Returns the dropout factors of attention weights with the shape (sequences, heads, `longest`, `longest`), where
 /// `longest` is the greatest of `lengths`. Factors of padding are 0.
 ///
-/// Each sequence has its own mask, in which the weights are numbered without padding.
+/// Each sequence has its own mask, which does not depend on the amount of padding.
 pub(super) fn attention_mask(
     dropout: Dropout,
     lengths: &[usize],

@@ -58,7 +58,8 @@ impl Normed {
             .for_each(|(n, ((out, x), y))| training::add_norm(&self.with(norm), n * ROWS, x, y, out));
     }
 
-    /// Writes the gradients with respect to `x` and `y`. Returns the gradient with respect to `norm`.
+    /// Writes the gradients with respect to `x` and `y` to `of_x` and `of_y`. Returns the gradient with respect to
+    /// `norm`.
     pub(crate) fn backward(
         &self,
         norm: &[f32],

@@ -154,7 +154,8 @@ pub(super) fn closed_form(recipe: &Recipe) -> Result<()> {
     ])
 }
 
-/// Returns the settings in `names`, a list separated by spaces, that differ from the defaults of a new recipe.
+/// Returns the names of the settings that differ from the defaults of a new recipe. Checks only the settings in
+/// `names`, a list separated by spaces.
 fn changed(recipe: &Recipe, names: &'static str) -> Result<Vec<&'static str>> {
     let values = |recipe: &Recipe| {
         serde_json::to_value(recipe).map_err(|e| Error::Internal(format!("the recipe cannot be stored: {e}")))

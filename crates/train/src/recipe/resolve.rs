@@ -248,8 +248,8 @@ impl Recipe {
         Ok(settings)
     }
 
-    /// Reads the settings of an objective. Returns the builder of the objective, and the names of the settings that it
-    /// read through [`Given`].
+    /// Reads the settings of an objective. Returns the builder of the objective, and the names of the settings that the
+    /// objective read through [`Given`].
     fn read_settings(
         &mut self,
         training: &StepTraining,

@@ -99,7 +99,7 @@ pub(super) fn with_separator(
     ModelFolder::open(&start)
 }
 
-/// Returns the pipeline of a model that is trained by steps: that of the base model, with mean pooling.
+/// Returns the pipeline of a model that is trained by steps: the pipeline of the base model, but with mean pooling.
 pub(super) fn trained_pipeline(base: &ModelFolder) -> Result<Pipeline> {
     let mut pipeline = base.pipeline().clone();
     pipeline.pooling.modes = vec![PoolingMode::Mean];

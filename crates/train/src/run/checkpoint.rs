@@ -82,7 +82,7 @@ pub(super) fn list(folder: &Path) -> Vec<(u64, PathBuf)> {
     found
 }
 
-/// Removes old regular checkpoints (`step-N`). Keeps the last `kept` of them, and at least one.
+/// Removes old regular checkpoints (`step-N`). Keeps the last `kept` checkpoints; if `kept` is 0, keeps one.
 pub(super) fn prune(folder: &Path, kept: usize) -> Result<()> {
     let all = list(folder);
     let old = all.len().saturating_sub(kept.max(1));

@@ -97,8 +97,8 @@ impl Corpora {
         self.retain(&kept);
     }
 
-    /// Removes dialogues for evaluation, and returns them. These are at most `most` dialogues, and at most a tenth of
-    /// all. If they would be fewer than [`MIN_HELD_OUT`], removes nothing and returns an empty list.
+    /// Removes dialogues for evaluation, and returns them: at most `most` dialogues, and at most a tenth of all
+    /// dialogues. If fewer than [`MIN_HELD_OUT`] dialogues can be held out, removes nothing and returns an empty list.
     ///
     /// The choice does not depend on the seed of the run, so runs with different seeds are evaluated on the same
     /// dialogues.
@@ -129,8 +129,8 @@ impl Corpora {
         Ok(held_out)
     }
 
-    /// Removes all dialogues that have the same text as one of `others`, ignoring speakers and whitespace. Returns the
-    /// number of removed dialogues.
+    /// Removes all dialogues that have the same text as one of `others`. The comparison ignores speakers and
+    /// whitespace. Returns the number of removed dialogues.
     pub(super) fn exclude<'d>(&mut self, others: impl Iterator<Item = &'d Dialogue>) -> Result<usize> {
         let key = |dialogue: &Dialogue| {
             let mut words = blake3::Hasher::new();
@@ -205,7 +205,7 @@ fn not_found(path: &Path, indexes: &Path) -> Error {
 /// Dialogues read so far, without duplicates.
 struct Reading {
     dialogues: DiskVec<Dialogue>,
-    /// Hashes of the dialogues, including their ids.
+    /// Hash of each dialogue. The id of the dialogue is part of the hashed data.
     seen: HashSet<IdKey>,
     /// Number of dialogues that were skipped because an equal dialogue was read before.
     duplicates: u64,

@@ -91,8 +91,8 @@ named_enum! {
     }
 }
 
-/// Label-free scores that are lower than the best score by at most this value count as equal to it. For held-out
-/// dialogues, a difference of at most one standard error counts as equal, too.
+/// Tolerance for label-free scores: a score that is below the best score by at most this value counts as equal to the
+/// best score. For held-out dialogues, a difference of at most one standard error counts as equal, too.
 pub const NEARLY: f64 = 0.005;
 
 impl Selection {

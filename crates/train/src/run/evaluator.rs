@@ -77,7 +77,7 @@ pub(super) fn load_tasks(
     Ok((tasks, hasher.finalize().to_hex()[..32].to_owned()))
 }
 
-/// Returns the documents of all tasks whose documents are dialogues.
+/// Returns all dialogues that are documents of the tasks. Skips tasks whose documents are texts.
 pub(super) fn dialogues_of(tasks: &Tasks) -> impl Iterator<Item = &Dialogue> {
     tasks.iter().flat_map(|(_, task)| match &task.pool().documents {
         Items::Dialogues(dialogues) => dialogues.as_slice(),
@@ -118,7 +118,7 @@ pub(super) fn overlaps<'t>(
     Ok(counts.filter(|(_, shared, texts)| shared * OVERLAP_ONE_IN > *texts).collect())
 }
 
-/// Data for the evaluation of the models of a run, in addition to the label-free sample.
+/// Data for evaluations during a run: labeled tasks and held-out dialogues. The label-free sample is stored separately.
 pub(super) struct EvaluationData {
     pub(super) tasks: Tasks,
     /// The held-out dialogues, split into halves; `None` if no dialogues are held out.

@@ -121,7 +121,8 @@ impl RunFolder {
 
     /// Returns an error if the recipe differs from the recipe of the run to resume.
     ///
-    /// `given` is the recipe without defaults. If a given setting differs, the error omits differences in defaults.
+    /// `given` is the recipe without defaults. If a setting in `given` differs, the error does not mention defaults
+    /// that differ.
     pub(super) fn check_settings(&self, recipe: &ResolvedRecipe, given: &Recipe) -> Result<()> {
         let stored = self.stored_recipe()?;
         let (complete, given) = (table_of(&recipe.file)?, table_of(given)?);
@@ -204,8 +205,8 @@ impl RunFolder {
         Ok(steps)
     }
 
-    /// Saves the batch of a failed step for inspection. Returns the error of the step, and adds the file of the batch
-    /// and the last checkpoint to its hint. An error without a hint is unchanged.
+    /// Saves the batch of a failed step for inspection, and returns the error of the step. If the error has a hint,
+    /// adds the locations of the saved batch and of the last checkpoint to the hint.
     pub(super) fn explain_failure(&self, e: Error, step: u64, trainer: &mut Trainer) -> Error {
         let mut more = String::new();
         let path = self.join("failed-batch.json");
@@ -272,7 +273,7 @@ pub(super) struct InputHashes {
 }
 
 impl InputHashes {
-    /// Returns the comment with these hashes, which is the first line of the recipe file.
+    /// Returns the first line of the recipe file: a comment with these hashes.
     fn line(&self) -> String {
         let InputHashes { dialogues, model, dev } = self;
         format!(

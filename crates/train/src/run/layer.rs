@@ -156,7 +156,7 @@ impl LayerTraining<'_> {
         Ok((ModelFolder::open(self.folder.path())?.with_pipeline(pipeline), learned))
     }
 
-    /// Encodes the dialogues and adds up the sums of each corpus. The returned statistics have no correlations yet.
+    /// Encodes the dialogues. Returns the [`Sums`] of each corpus, and the statistics without the correlations.
     fn accumulate(
         &self,
         settings: LayerSettings,

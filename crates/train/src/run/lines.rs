@@ -1,4 +1,5 @@
-//! Logs of a run in JSON lines: metrics and evaluations by step. A resumed run first removes records of later steps.
+//! Logs of a run in JSON lines: metrics and evaluations by step. A resumed run first removes the records of steps after
+//! its checkpoint.
 
 use std::{
     fs::{File, OpenOptions},
@@ -29,8 +30,8 @@ struct Position {
 }
 
 impl Lines {
-    /// Opens the log of a run that has taken `steps` steps, and removes the records of later steps. A record of a model
-    /// with an appended layer counts as one step later.
+    /// Opens the log of a run that has taken `steps` steps, and removes the records of later steps. If a record is
+    /// about a model with an appended layer, it counts as a record of the next step.
     pub(super) fn open(path: &Path, steps: u64) -> Result<Self> {
         let lines = if path.exists() { complete_lines::<Position>(path)? } else { Vec::new() };
         let earlier = lines.into_iter().filter(|(_, of)| of.step + u64::from(of.layer) <= steps);

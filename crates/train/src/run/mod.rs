@@ -87,7 +87,7 @@ impl RunOptions {
 /// # Errors
 ///
 /// [`Error::Input`] if the recipe does not suit its base model, or if the output folder contains other files;
-/// [`Error::Data`] if the dialogues cannot be trained on; [`Error::Interrupted`] if the observer stops the run.
+/// [`Error::Data`] if the dialogues cannot be used for training; [`Error::Interrupted`] if the observer stops the run.
 pub fn run(
     recipe: Recipe,
     options: &RunOptions,
@@ -166,7 +166,7 @@ fn run_one(
     Ok((outcome, recipe))
 }
 
-/// Inputs of a run that every objective needs.
+/// Inputs that all parts of a run share, such as the recipe, the base model and the output folder.
 #[derive(Clone, Copy)]
 struct Run<'a> {
     recipe: &'a ResolvedRecipe,

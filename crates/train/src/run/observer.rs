@@ -5,7 +5,7 @@ use turnwise_eval::rank;
 
 /// Receives the progress and the messages of a run, and can stop it. All methods have a default implementation.
 ///
-/// `()` ignores all reports and never stops.
+/// The observer `()` ignores all reports and never stops the run.
 pub trait RunObserver: Sync {
     /// Returns true to stop the run. The run saves the completed steps in a checkpoint, and returns
     /// [`Error::Interrupted`].
@@ -51,7 +51,7 @@ pub enum Stage {
     Training,
     /// Encoding utterances and their contexts for a `context-cca` layer.
     EncodingContexts,
-    /// A step of an evaluation.
+    /// A stage of an evaluation.
     Evaluating(rank::Step),
 }
 

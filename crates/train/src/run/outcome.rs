@@ -113,7 +113,7 @@ impl Outcome {
     }
 
     /// Fraction of the nearest neighbors by BM25 that are also nearest neighbors by vectors, before and after training.
-    /// `None` if one of the two was not measured.
+    /// `None` if the fraction before or after training was not measured.
     pub fn agreements(&self) -> Option<[f64; 2]> {
         let start = self.evaluations.iter().find(|e| e.step == 0)?;
         Some([start.agreement?, self.last()?.agreement?])

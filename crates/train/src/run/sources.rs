@@ -94,8 +94,8 @@ impl Sources for RunSources<'_> {
 }
 
 impl RunSources<'_> {
-    /// Fits a teacher on a sample of the dialogues of one corpus. `known` has the index of each dialogue of the corpus
-    /// in the training set.
+    /// Fits a teacher on a sample of the dialogues of one corpus. `known` lists all dialogues of the corpus, as indices
+    /// into the training set.
     fn group(&self, mut known: Vec<u32>, encoder: &dyn Encoder) -> Result<Group> {
         let Run { recipe, observer, .. } = *self.run;
         let seed = recipe.file.seed;

@@ -35,7 +35,7 @@ use turnwise_eval::ann::own_bytes;
 const CACHE_BYTES: usize = 1 << 30;
 /// The run warns if there are fewer dialogues than this number.
 const MIN_DIALOGUES: usize = 100;
-/// The run warns if more than one in this number of tokens is unknown.
+/// The run warns if more than 1/20 of the tokens are unknown.
 const UNKNOWN_ONE_IN: u64 = 20;
 
 /// Trains with gradient steps, learns the layer if the recipe has one, and saves the model. Tokens are stored in a

@@ -69,7 +69,7 @@ impl Spool {
         Ok(offset)
     }
 
-    /// Offset of the next record that is appended.
+    /// Offset that the next appended record will have.
     pub fn end(&self) -> u64 {
         let state = self.state();
         state.written + state.waiting.len() as u64

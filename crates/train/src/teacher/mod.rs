@@ -76,8 +76,8 @@ impl Teacher {
         self.vectors.len()
     }
 
-    /// Agreement between encoder vectors and word vectors, from 0 to 1. It is also the weight of the words in the first
-    /// search for neighbors.
+    /// Agreement between encoder vectors and word vectors, from 0 to 1. The first search for neighbors uses this number
+    /// as the weight of the words.
     pub fn agreement(&self) -> f64 {
         self.agreement
     }
@@ -122,8 +122,8 @@ fn agreement(meaning: &Vectors, words: &Vectors, neighbors: usize) -> f64 {
     if all == 0 { 0.0 } else { near as f64 / all as f64 }
 }
 
-/// Returns the weight of the words in the similarities of the teacher: 0 up to an agreement of 0.3, then rising to 1 at
-/// 0.55.
+/// Returns the weight of the words in the similarities of the teacher. The weight is 0 up to an agreement of 0.3. From
+/// there, it rises linearly to 1 at an agreement of 0.55.
 ///
 /// With a high agreement, the words add topics that the encoder does not know. Both limits were tuned on two corpora,
 /// with agreements of 0.58 and 0.32: see `docs/training.md`.
@@ -164,8 +164,9 @@ mod tests;
 /// Learns the whitening projection of vectors. `similar` has, for each vector, the indices of similar vectors. Returns
 /// a matrix with one row per output axis.
 ///
-/// `W` is the scatter matrix of the differences between similar vectors, scaled to a mean variance of 1 and shrunk
-/// toward the identity. The projection multiplies by `W^-½`, and then projects to at most `axes` principal axes.
+/// `W` is the scatter matrix of the differences between similar vectors. The matrix is scaled to a mean variance of 1
+/// and shrunk toward the identity. The projection multiplies by `W^-½`, and then projects to at most `axes` principal
+/// axes.
 fn learn_whitening(vectors: &Vectors, similar: &[Vec<u32>], shrinkage: f64, axes: usize) -> Vectors {
     let dim = vectors.dim();
     let mut differences = Vec::new();
