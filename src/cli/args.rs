@@ -101,8 +101,8 @@ pub(crate) struct GlobalArgs {
     pub(crate) threads: Option<usize>,
     /// Seed of the random number generator [default: 0]
     ///
-    /// It determines random samples, splits, clusters and training. The same command with the same seed gives
-    /// the same results on the same machine.
+    /// The seed determines random samples, splits, clusters and training. The same command with the same seed gives the
+    /// same results on the same machine.
     #[arg(long, global = true, value_name = "N")]
     pub(crate) seed: Option<u64>,
     /// Read settings from FILE instead of ./turnwise.toml
@@ -124,8 +124,8 @@ pub(crate) enum Format {
 }
 
 impl Command {
-    /// Returns whether the command handles `--engine` itself: either it supports the option, or it refuses it with its
-    /// own message.
+    /// Returns whether the command supports `--engine` or refuses the option with its own message. If false, the caller
+    /// refuses the option.
     pub(crate) fn handles_engine(&self) -> bool {
         use Command::*;
         match self {
@@ -157,10 +157,10 @@ pub(crate) enum Command {
     /// Detects the format of each file; `turnwise corpus formats` lists the formats. Creates the index if it does not
     /// exist. A dialogue whose ID is in the index is replaced if its content changed, and skipped otherwise.
     ///
-    /// Also updates the lexical index and computes the vectors of the new dialogues. The model is that of
-    /// the existing vectors; for an index without vectors, the default model, if it is installed. Without a model, only
-    /// lexical search works until `turnwise encode` has computed the vectors. New vectors are searchable at once;
-    /// `turnwise index build` adds them to the vector graph, so that searches are faster.
+    /// Also updates the lexical index and computes the vectors of the new dialogues. Uses the model of the existing
+    /// vectors; if there are none, the default model, if it is installed. Without a model, only lexical search works
+    /// until `turnwise encode` has computed the vectors. New vectors are searchable at once; `turnwise index build`
+    /// adds them to the vector graph, so that searches are faster.
     ///
     /// Example: turnwise ingest -i chats exports/
     Ingest(IngestArgs),
@@ -238,7 +238,7 @@ pub(crate) enum Command {
     Verify {
         /// Also measure the recall@10 of the vector graphs
         ///
-        /// Exits with code 1 if it is more than 0.5 percentage points lower than when the graph was built.
+        /// Exits with code 1 if the recall is more than 0.5 percentage points lower than when the graph was built.
         #[arg(long)]
         recall: bool,
     },

@@ -93,7 +93,8 @@ pub(crate) fn is_static(context: &Context<'_>, model: &str) -> Result<bool> {
     Ok(statics::is_static(&context.model(model)?.path))
 }
 
-/// Writes vectors to a NumPy file. The row numbers, counted from 1, are the ids in the id file next to it.
+/// Writes vectors to a NumPy file, and their ids to a file next to the NumPy file. The id of a vector is its row
+/// number, counted from 1.
 pub(crate) fn write_npy(path: &Path, vectors: &Vectors) -> Result<()> {
     let mut sink = vector_files::create(path, VectorFileFormat::Npy, vectors.dim(), &BTreeMap::new())?;
     let ids: Vec<String> = (1..=vectors.len()).map(|n| n.to_string()).collect();

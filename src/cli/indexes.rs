@@ -110,7 +110,8 @@ impl Context<'_> {
     }
 }
 
-/// Replaces the type of a Milvus collection in a build without Milvus. It has no values.
+/// Type of a Milvus collection in builds without Milvus support. The type has no values, because these builds cannot
+/// open a collection.
 #[cfg(not(feature = "milvus"))]
 pub(crate) enum NoTarget {}
 
@@ -144,7 +145,8 @@ impl Context<'_> {
         }
     }
 
-    /// Returns the location given by `--engine`, or else the index given by `-i`. Fails if the index does not exist.
+    /// Returns the location given by `--engine`, or else the index given by `-i`. Fails if that index does not exist.
+    /// Does not check whether a location given by `--engine` exists.
     pub(crate) fn existing_location(&self) -> Result<Box<dyn Location>> {
         match &self.settings.engine {
             Some(address) => at(address, self),

@@ -85,8 +85,8 @@ impl<'a> ProgressBar<'a> {
         self.suffix = format!(", {suffix}");
     }
 
-    /// Updates the progress. `done` is the finished part of the total; `units` is the number of finished units, such as
-    /// dialogues.
+    /// Updates the progress. `done` is compared with the total given to [`ProgressBar::new`]. `units` is the number of
+    /// finished units, such as dialogues, from which the speed is computed.
     pub(crate) fn set(&mut self, done: u64, units: u64) {
         let rate = rate(units.saturating_sub(self.before.1), self.seconds());
         match &self.style {

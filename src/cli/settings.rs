@@ -244,7 +244,7 @@ fn read_file(path: &Path, required: bool) -> Result<Option<Vec<(&'static str, St
     Ok(Some(found))
 }
 
-/// Calls `f` with each value of a TOML table and its key, such as `ingest.batch`.
+/// Calls `f` with each key of a TOML table, such as `ingest.batch`, and with the value of the key.
 fn flatten(
     prefix: &str,
     table: &toml::Table,

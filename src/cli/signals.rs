@@ -17,14 +17,14 @@ pub(crate) fn stop() -> &'static AtomicBool {
     &STOP
 }
 
-/// Returns whether the user has requested a stop. After the first call of it, the first signal no longer ends the
-/// program at once, so the caller must call this function regularly.
+/// Returns whether the user has requested a stop. Once this function has been called, the first signal no longer ends
+/// the program at once. The caller must then call the function regularly.
 pub(crate) fn stopped() -> bool {
     stop().load(Ordering::Relaxed)
 }
 
-/// Returns an error if the user has requested a stop. After the first call of it, the first signal no longer ends the
-/// program at once, so the caller must call this function regularly.
+/// Returns an error if the user has requested a stop. Once this function has been called, the first signal no longer
+/// ends the program at once. The caller must then call the function regularly.
 pub(crate) fn check() -> Result<()> {
     error_if(stopped())
 }

@@ -44,7 +44,7 @@ impl Unique {
         Ok(())
     }
 
-    /// Calls `take` with each distinct text, sorted by bytes.
+    /// Calls `take` once with each distinct text, in byte order.
     pub fn each(&mut self, take: &mut dyn FnMut(String)) -> Result<()> {
         self.flush()?;
         let mut blocks: Vec<Records<'_>> =

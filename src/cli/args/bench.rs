@@ -131,7 +131,7 @@ pub(crate) enum TaskCommand {
     Adhoc(TaskArgs<AdHoc>),
 }
 
-/// Shows the option `--profile`, which is hidden by default.
+/// Makes the option `--profile` visible in the help. Returns other options unchanged.
 fn show_profile(arg: Arg) -> Arg {
     if arg.get_id() == "profile" { arg.hide(false) } else { arg }
 }
@@ -208,7 +208,7 @@ pub(crate) struct AnnArgs {
     /// NumPy file of query vectors [default: hold out some of the vectors]
     #[arg(long, value_name = "FILE", requires = "vectors")]
     pub(crate) query_vectors: Option<PathBuf>,
-    /// Number of vectors to hold out as queries, or a tenth of the vectors if that is less
+    /// Number of vectors to hold out as queries, at most a tenth of the vectors
     #[arg(long, value_name = "N", default_value_t = 1_000)]
     pub(crate) queries: usize,
     /// Which vectors of the index to use

@@ -36,7 +36,8 @@ pub(crate) struct ReadArgs {
 }
 
 impl ReadArgs {
-    /// Returns the name of the first option for reading files that is given, such as `--from`; `None` if none is given.
+    /// Returns the first option for reading files that the user gave, such as `--from`; `None` if the user gave none of
+    /// them.
     pub(crate) fn given(&self) -> Option<&'static str> {
         let given = [
             (self.from.is_some(), "--from"),
@@ -141,8 +142,8 @@ pub(crate) struct CleanArgs {
     pub(crate) normalize: Option<NormalForm>,
     /// Skip dialogues whose turns are the same as those of an earlier dialogue
     ///
-    /// The texts and roles are compared, not the IDs. `ingest` also compares them with the dialogues of the index. --engine
-    /// does not support --dedupe.
+    /// The texts and roles are compared, not the IDs. `ingest` also skips a dialogue if the index contains the same
+    /// turns under a different ID. --engine does not support --dedupe.
     #[arg(long)]
     pub(crate) dedupe: bool,
     /// Replace email addresses, phone numbers and card numbers with placeholders
@@ -185,8 +186,8 @@ pub(crate) enum CorpusCommand {
     },
     /// Split files or an index into random parts, such as train, dev and test
     ///
-    /// Each dialogue goes as a whole into one part. With the same --parts, its part depends only on the dialogue's ID and
-    /// on --seed.
+    /// Each dialogue goes as a whole into one part. With the same --parts, the ID of a dialogue and --seed alone
+    /// determine the part.
     Split {
         /// Files and folders [default: the index given by -i]
         #[arg(value_name = "PATH")]
@@ -226,8 +227,8 @@ pub(crate) struct WriteArgs {
 }
 
 impl CorpusCommand {
-    /// Returns whether the command handles `--engine` itself: either it supports the option, or it refuses it with its
-    /// own message.
+    /// Returns whether the command supports `--engine` or refuses the option with its own message. If false, the caller
+    /// refuses the option.
     pub(super) fn handles_engine(&self) -> bool {
         match self {
             CorpusCommand::Stats { paths, .. } => paths.is_empty(),

@@ -60,7 +60,7 @@ pub(crate) struct EncoderArgs {
     /// `auto` is a GPU if this build of turnwise supports one and it can be opened, else the CPU.
     #[arg(long, default_value_t, value_name = "DEVICE", value_parser = parse_value::<DeviceChoice>)]
     pub(crate) device: DeviceChoice,
-    /// Prompt of the model, by name, to put before every text [default: set by the model]
+    /// Name of the model's prompt to put before every text [default: set by the model]
     ///
     /// `turnwise model info` lists the prompts of a model.
     #[arg(long, value_name = "NAME")]
@@ -76,7 +76,7 @@ pub(crate) struct EncoderArgs {
     pub(crate) pooling: Option<DialoguePooling>,
 }
 
-/// Changes the help of the options of [`EncoderArgs`] that have a different meaning in benchmarks.
+/// Replaces the help text of an option that has a different meaning in benchmarks. Returns other options unchanged.
 pub(super) fn describe_for_benchmarks(arg: Arg) -> Arg {
     match arg.get_id().as_str() {
         "precision" => arg.long_help(
@@ -88,7 +88,8 @@ pub(super) fn describe_for_benchmarks(arg: Arg) -> Arg {
     }
 }
 
-/// Changes the help of the options of [`EncoderArgs`] that have a different meaning in `turnwise model bench`.
+/// Replaces the help text of an option that has a different meaning in `turnwise model bench`. Returns other options
+/// unchanged.
 pub(super) fn describe_for_model_bench(arg: Arg) -> Arg {
     match arg.get_id().as_str() {
         "precision" => arg.long_help(
@@ -99,7 +100,8 @@ pub(super) fn describe_for_model_bench(arg: Arg) -> Arg {
     }
 }
 
-/// Changes the help of the options of [`EncoderArgs`] that have a different meaning in `turnwise encode`.
+/// Replaces the help text of an option that has a different meaning in `turnwise encode`. Returns other options
+/// unchanged.
 pub(super) fn describe_for_encode(arg: Arg) -> Arg {
     match arg.get_id().as_str() {
         "model" => arg
@@ -146,7 +148,7 @@ impl EncoderArgs {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
 pub(crate) enum PrecisionArg {
-    /// See above
+    /// The default, described above
     #[default]
     Auto,
     /// 32-bit floating point

@@ -14,7 +14,7 @@ pub(crate) enum ModelCommand {
     /// Download a model from the Hugging Face hub to the cache
     ///
     /// Resumes interrupted downloads and verifies checksums. The cache is shared with the Hugging Face libraries of
-    /// Python. Apart from this command, only `turnwise demo` and `turnwise bench smoke` download models.
+    /// Python. Only this command, `turnwise demo` and `turnwise bench smoke` download models.
     Pull(PullArgs),
     /// Copy a model from a folder to the models folder, to use it by name
     ///
@@ -110,7 +110,8 @@ pub(crate) struct ModelBenchArgs {
     /// File of texts, one per line [default: the utterances of the sample dialogues]
     #[arg(long, value_name = "FILE")]
     pub(crate) input: Option<PathBuf>,
-    /// File of texts to encode one at a time, to measure latency; one per line [default: the first 200 texts]
+    /// File of texts, one per line, to encode one at a time to measure latency [default: the first 200 texts of
+    /// --input]
     #[arg(long, alias = "latency", value_name = "FILE")]
     pub(crate) latency_input: Option<PathBuf>,
     /// Write the vectors of the last measured precision to this .npy file

@@ -105,7 +105,8 @@ pub(crate) struct SimilarArgs {
     pub(crate) how: QueryArgs,
 }
 
-/// Changes the help of the options of [`QueryArgs`] that have a different meaning in `turnwise similar`.
+/// Replaces the help text of an option that has a different meaning in `turnwise similar`. Returns other options
+/// unchanged.
 fn describe_for_similar(arg: Arg) -> Arg {
     match arg.get_id().as_str() {
         "rerank" => arg

@@ -10,7 +10,7 @@ use clap::Args;
 SECRET:read+write. There, a key without a scope can read and write. A request sends its key in the header `Authorization: Bearer SECRET`."
 )]
 pub(crate) struct ServeArgs {
-    /// Another index to serve in addition to that of -i, by name or path; repeatable
+    /// Name or path of another index to serve, in addition to the index of -i; repeatable
     ///
     /// Requests select an index by the parameter `index`, such as /v1/search?index=chats.
     #[arg(long = "also", value_name = "NAME|PATH")]

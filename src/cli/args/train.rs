@@ -42,7 +42,8 @@ pub(crate) struct ListArgs {
     pub(crate) data: PathBuf,
 }
 
-/// Changes the help of the options of [`TrainRunArgs`] that have a different meaning in `turnwise train sweep`.
+/// Replaces the help text of an option that has a different meaning in `turnwise train sweep`. Returns other options
+/// unchanged.
 fn describe_for_sweep(arg: Arg) -> Arg {
     match arg.get_id().as_str() {
         "output" => arg.help("Output folder of all runs").long_help(
@@ -187,7 +188,8 @@ pub(crate) struct OptimizationArgs {
     pub(crate) batch: Option<usize>,
     /// Number of micro-batches into which each batch is divided [default: 1]
     ///
-    /// More micro-batches need less memory. Without dropout, the result of the step is the same.
+    /// More micro-batches need less memory. Without dropout, the number of micro-batches changes the result only by
+    /// rounding.
     #[arg(long = "micro-batches", alias = "parts", value_name = "N")]
     pub(crate) parts: Option<usize>,
     /// Learning rate [default: set by the objective]
@@ -354,7 +356,7 @@ pub(crate) enum Seeds {
 }
 
 impl Seeds {
-    /// Returns all seeds. If only their number is given, they are counted from `first`.
+    /// Returns all seeds. If only the number of seeds is given, returns consecutive seeds from `first` on.
     pub(crate) fn all(self, first: u64) -> Vec<u64> {
         match self {
             Seeds::Count(count) => (first..first.saturating_add(count)).collect(),

@@ -48,7 +48,8 @@ pub(crate) struct EmbedArgs {
     pub(crate) read: ReadArgs,
 }
 
-/// Changes the help of `--max-errors`, which has a different effect in `turnwise embed`.
+/// Replaces the help text of `--max-errors`, which has a different effect in `turnwise embed`. Returns other options
+/// unchanged.
 fn describe_for_embed(arg: Arg) -> Arg {
     match arg.get_id().as_str() {
         "max_errors" => arg.long_help(

@@ -30,7 +30,8 @@ pub(super) fn fetch_default(context: &Context<'_>) -> Result<()> {
 pub(super) struct Model {
     pub(super) encoder: Box<dyn Encoder>,
     pub(super) name: String,
-    /// Description of the encoder for the user. Includes the reason if it is not the default model.
+    /// Description of the encoder for the user. If the encoder is not the default model, the description gives the
+    /// reason.
     pub(super) note: String,
 }
 

@@ -84,7 +84,7 @@ pub(super) fn run(args: &DeleteArgs, context: &Context<'_>) -> Result<()> {
     }
 }
 
-/// Returns an error if `missing`, the named dialogues that do not exist, is not empty.
+/// Returns an error if `missing` is not empty. `missing` contains the ids given by the user that no dialogue has.
 fn check_listed(place: &str, missing: &[DialogueId]) -> Result<()> {
     let Some(first) = missing.first() else { return Ok(()) };
     Err(Error::input(match missing.len() {

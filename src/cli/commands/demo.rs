@@ -35,7 +35,8 @@ const SIMILAR_TO: &str = "deliveries-001";
 #[derive(Serialize)]
 struct Demo {
     ingest: Summary,
-    /// Description of the encoder for the user. Includes the reason if it is not the default model.
+    /// Description of the encoder for the user. If the encoder is not the default model, the description gives the
+    /// reason.
     encoder: String,
     encoded: Encoded,
     searches: Vec<Response>,

@@ -87,8 +87,10 @@ fn encode(args: &EncodeArgs, open: Open<'_>, context: &Context<'_>) -> Result<En
 }
 
 /// Encodes new dialogues after an ingest, with the model and options of the existing vectors. For an index without
-/// vectors, uses the default model if it is installed. If the vectors are damaged or the model is unusable, only prints
-/// a warning.
+/// vectors, uses the default model.
+///
+/// Prints a message and returns `None` if the default model is needed but not installed, if the vectors are damaged, or
+/// if the model cannot be opened.
 pub(super) fn encode_new(root: &Path, context: &Context<'_>) -> Result<Option<Encoded>> {
     let printer = context.printer;
     let later = format!("`turnwise encode -i {}` creates the vectors later", root.display());
@@ -152,8 +154,8 @@ struct Requested {
     replace: bool,
 }
 
-/// Description of the existing vectors: the recipe (model and options), and whether utterances and dialogues, in this
-/// order, have vectors.
+/// Description of the existing vectors: the recipe (model and options), whether utterances have vectors, and whether
+/// dialogues have vectors.
 #[derive(Clone, Copy)]
 struct Before<'a> {
     recipe: &'a Recipe,
@@ -283,7 +285,7 @@ fn encode_with(
 }
 
 impl Encoded {
-    /// Returns whether the run checked dialogues that no earlier run had checked.
+    /// Returns whether the run found dialogues that no earlier run had processed.
     pub(super) fn is_new(&self) -> bool {
         self.filled.seen > 0
     }

@@ -57,8 +57,8 @@ fn remove_damaged(root: &Path, context: &Context<'_>) -> Result<Option<Analyzer>
     Ok(Some(analyzer))
 }
 
-/// Updates the lexical index and the vector graphs after the records and vectors were repaired. Rebuilds them if they
-/// are damaged.
+/// Updates the lexical index and the vector graphs after the records and vectors were repaired. Rebuilds a damaged
+/// lexical index and damaged graphs.
 pub(super) fn repair(root: &Path, context: &Context<'_>) -> Result<()> {
     let analyzer = remove_damaged(root, context)?;
     let snapshot = Snapshot::open(root)?;

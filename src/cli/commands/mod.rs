@@ -170,8 +170,8 @@ fn must_differ(written: &[PathBuf]) -> Result<()> {
     }
 }
 
-/// Prints which file lists the rejected records. Without such a file, suggests the option that writes the file if some
-/// rejected records were not shown.
+/// Prints which file lists the rejected records. If there is no such file and some rejected records were not shown,
+/// suggests `--rejects`.
 fn report_rejects_file(rejected: u64, shown: u64, file: Option<&str>, printer: &Printer) {
     match file {
         Some(file) if rejected > 0 => {

@@ -48,10 +48,10 @@ impl Devices<'_> {
         self.gathered(own?.iter())
     }
 
-    /// Computes the loss, and its gradients with respect to `parameters`. These are the encoder's parameters, followed
-    /// by the parameters of the objective's own layers.
+    /// Computes the loss and its gradients with respect to `parameters`.
     ///
-    /// `loss` computes the loss from the hidden states.
+    /// The function `loss` computes the loss from the hidden states. `parameters` contains the parameters of the
+    /// encoder, followed by those of the objective's own layers.
     pub(super) fn backward(
         &self,
         packed: &Packed,
@@ -79,7 +79,7 @@ impl Devices<'_> {
         Ok((value, gradients))
     }
 
-    /// Splits a batch into the shares of the devices.
+    /// Splits a batch into shares, one per device.
     fn shares<'p>(&self, packed: &'p Packed, dropout: Option<&DropoutConfig>) -> Vec<Share<'p>> {
         let ranges = split(packed, 1 + self.others.len());
         let share = |range: Range<usize>| Share {
@@ -105,7 +105,7 @@ impl Devices<'_> {
         gather().map_err(device::error)
     }
 
-    /// Calls `f` with the encoder and the share of each device, in parallel.
+    /// Calls `f` for each device, with the device's encoder and share. The calls run in parallel.
     fn on_each<T: Send, R: Send>(
         &self,
         shares: Vec<T>,
@@ -141,7 +141,7 @@ pub(super) fn differentiate(
     Ok((f64::from(loss.to_scalar::<f32>()?), of_x, Gradients::take(&mut store, parameters)))
 }
 
-/// Share of a batch that one device computes: some of its sequences.
+/// Part of a batch that one device computes: some of the sequences of the batch.
 struct Share<'p> {
     packed: Cow<'p, Packed>,
     /// Row range of this share in the whole batch.

@@ -123,8 +123,8 @@ impl<'a> Trainer<'a> {
 
     /// Runs one training step.
     ///
-    /// The first step returns an error if a parameter has no valid gradient. If the loss or the gradient norm is not
-    /// finite, the step returns an error and changes no parameter.
+    /// Returns an error and changes no parameter if the loss or the gradient norm is not finite. The first step also
+    /// returns an error if the gradient of a parameter is missing or zero.
     pub fn step(&mut self) -> Result<StepResult> {
         let step = self.optimizer.steps();
         self.devices.synchronize()?;
@@ -155,7 +155,7 @@ impl<'a> Trainer<'a> {
     }
 
     /// Returns the batch of the next step as JSON, for debugging: the locations of the examples, the token ids of the
-    /// sequences, and the structure of the batch.
+    /// sequences, and the other inputs of the loss.
     pub fn next_batch(&mut self) -> Result<serde_json::Value> {
         let step = self.optimizer.steps();
         let mut examples = self.examples(step, 0..self.plan.batch);
@@ -167,13 +167,14 @@ impl<'a> Trainer<'a> {
         }))
     }
 
-    /// Returns a range of the examples of a step, each with its random number generator.
+    /// Returns the examples at the positions `range` in the batch of a step. Each example has its own random number
+    /// generator.
     fn examples(&mut self, step: u64, range: Range<usize>) -> Vec<(TurnLocation, Random)> {
         let first = step * self.plan.batch as u64;
         range.map(|n| self.order.at(first + n as u64)).collect()
     }
 
-    /// Computes a step with gradient accumulation over micro-batches. Returns the loss, the token count and the
+    /// Computes the gradients of a step by accumulation over micro-batches. Returns the loss, the token count and the
     /// gradients.
     fn accumulated(&mut self, step: u64, parts: usize, key: u64) -> Result<(f64, usize, Gradients)> {
         let batch = self.plan.batch;
@@ -199,8 +200,8 @@ impl<'a> Trainer<'a> {
         Ok((loss, tokens, gradients))
     }
 
-    /// Computes a step with in-batch negatives in micro-batches (GradCache). Returns the loss, the token count and the
-    /// gradients.
+    /// Computes the gradients of a step with in-batch negatives, in micro-batches (GradCache). Returns the loss, the
+    /// token count and the gradients.
     ///
     /// The first pass computes the embeddings of all sequences, one micro-batch at a time, without an autograd graph.
     /// Next, the gradients of the loss with respect to the embeddings are computed. The second pass computes each

@@ -1,4 +1,4 @@
-//! `turnwise bench ann`: measures recall against speed of vector graphs.
+//! `turnwise bench ann`: measures the recall and the speed of vector graphs.
 
 use super::table;
 use crate::cli::{args::AnnArgs, prelude::*, progress::StepProgress};

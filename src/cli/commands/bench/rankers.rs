@@ -43,8 +43,10 @@ struct Overrides {
 }
 
 impl Overrides {
-    /// Returns a ranker's name without its known suffixes, and the options that the suffixes set. The name of a model
-    /// can contain a `+`, but an unknown suffix right after `model` is an error.
+    /// Returns a ranker's name without its known suffixes, and the options that the suffixes set.
+    ///
+    /// An unknown suffix is part of the name, because the name of a model can contain a `+`. Only directly after the
+    /// ranker `model` is an unknown suffix an error.
     fn parse(spec: &str) -> Result<(&str, Self)> {
         let (mut name, mut suffixes) = (spec, Vec::new());
         let mut overrides = Overrides::default();

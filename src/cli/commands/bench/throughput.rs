@@ -47,7 +47,8 @@ pub(super) fn run(args: &ThroughputArgs, context: &Context<'_>) -> Result<()> {
     context.printer.result(&throughput, |out| write(&throughput, out))
 }
 
-/// Measures ingesting and searching in a remote engine. The collection must not exist yet; it is removed at the end.
+/// Measures the speed of ingesting and searching in a remote engine. The collection must not exist yet; it is removed
+/// at the end.
 fn measured_with_vectors(
     mut throughput: Throughput,
     location: &dyn Location,

@@ -1,4 +1,4 @@
-//! `turnwise encode --engine ADDRESS`: encodes the dialogues in Milvus again.
+//! `turnwise encode --engine ADDRESS`: encodes all dialogues of a Milvus collection again.
 
 use std::sync::Arc;
 

@@ -149,8 +149,8 @@ fn weigh(snapshot: &Snapshot, context: &Context<'_>) -> Result<LogUsage> {
     snapshot.log_usage(&mut |live| progress.set(live, live))
 }
 
-/// Describes the lexical index; `None` if there is none. If it is missing, old or unusable, adds an entry to
-/// `outdated`.
+/// Describes the lexical index; returns `None` if there is none. Adds an entry to `outdated` if the lexical index is
+/// missing, old or unusable.
 fn words(root: &Path, snapshot: &Snapshot, outdated: &mut Vec<Outdated>) -> Option<Words> {
     let command = |what: &str| format!("turnwise index {what} -i {}", root.display());
     let mut report =
@@ -193,7 +193,8 @@ fn of_vectors(
     Ok(OfVectors { vectors: Vectors::of(reader, &coverage), orphans, not_looked_at })
 }
 
-/// Counts the dialogues and utterances that have vectors, on all cores.
+/// Adds all dialogues of the index to `coverage`, on all cores. `coverage` counts the dialogues and utterances that
+/// have vectors.
 fn check_all(snapshot: &Snapshot, coverage: &Coverage<'_>, context: &Context<'_>) -> Result<()> {
     const CHUNK: usize = 4096;
     let total = snapshot.totals().dialogues;
@@ -229,8 +230,8 @@ fn tuning(root: &Path, outdated: &mut Vec<Outdated>) -> Result<Option<Tuning>> {
     }
 }
 
-/// Describes the vector graphs; `None` if there are none. If they are missing, damaged or old, adds an entry to
-/// `outdated`.
+/// Describes the vector graphs; returns `None` if there are none. Adds an entry to `outdated` if the graphs are
+/// missing, damaged or old.
 fn graphs(
     root: &Path,
     snapshot: &Snapshot,

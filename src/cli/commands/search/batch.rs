@@ -11,8 +11,8 @@ use crate::cli::{prelude::*, printer::write_json_line};
 use turnwise_corpus::input::Input;
 use turnwise_search::{Response, SearchRequest};
 
-/// Number of queries that are answered together. After each group, the command prints the results and checks for a
-/// stop.
+/// Number of queries that are answered together. After each group, the command prints the results and checks whether
+/// the user requested a stop.
 const GROUP: usize = 256;
 
 /// One line of a file of queries.

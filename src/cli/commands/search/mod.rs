@@ -135,7 +135,8 @@ fn dialogue_of_file(file: &Path, context: &Context<'_>) -> Result<Dialogue> {
     })
 }
 
-/// Reads the only dialogue of an input. Returns the input unread if its format is not a known dialogue format.
+/// Reads the only dialogue of an input. If the input is not in a known dialogue format, returns the unread input as
+/// `Ok(Err(input))`.
 fn read_dialogue(input: Input, context: &Context<'_>) -> Result<std::result::Result<Dialogue, Input>> {
     let Some((format, Fit::Yes | Fit::Maybe)) = formats::sniff(&input.probe()) else { return Ok(Err(input)) };
     let name = input.name.clone();

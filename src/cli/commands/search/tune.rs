@@ -124,7 +124,7 @@ pub(in crate::cli::commands) fn weights(fusion: &Fusion) -> String {
     }
 }
 
-/// Formats fusion settings as short command-line options, without the dense weight.
+/// Formats fusion settings as command-line options. Omits the dense weight, to keep the text short.
 fn flags(fusion: &Fusion) -> String {
     let Fusion { dense, bm25, k, .. } = fusion;
     match fusion.method {

@@ -23,7 +23,7 @@ fn describe_layer(learned: &Learned) -> String {
     )
 }
 
-/// Prints the result of one run, warnings about losses, and a suggestion for the next step.
+/// Prints the result of one run, warnings about lower scores, and a suggestion for the next step.
 pub(super) fn end(
     outcome: &Outcome,
     recipe: &ResolvedRecipe,
@@ -115,7 +115,8 @@ pub(super) fn end(
     Ok(())
 }
 
-/// Warns about significant losses and suggests options that reduce them. `layered` is true if a layer was learned.
+/// Warns about scores that training made significantly lower, and suggests options that can prevent this. `layered` is
+/// true if a linear layer was learned.
 pub(super) fn warn_of_losses(gains: &[Gain], layered: bool, context: &Context<'_>) {
     let lost: Vec<String> = gains
         .iter()

@@ -64,7 +64,8 @@ pub(in crate::cli::commands) fn as_page(folder: &Path) -> Result<Option<String>>
     Ok((!report.is_empty()).then(|| page::page(&report)))
 }
 
-/// Writes a report of the given tables and of all measurements of graphs and throughput in a folder of results.
+/// Writes a report of the given tables. The report also shows all measurements of graphs and throughput in `folder`, a
+/// folder of results.
 pub(super) fn of_tables(
     tables: &[Table],
     folder: &Path,
@@ -164,8 +165,8 @@ const WORDS: [(&str, &str); 4] = [
     ("not run", "rows of the paper that could not be run here; the reasons are listed below"),
 ];
 
-/// Returns the reasons why rows of the papers were not run, each with the number of published values in these rows. The
-/// reason with the most values is first.
+/// Returns the reasons why rows of the tables were not run, and the number of published values in the rows of each
+/// reason. The reason with the most values is first.
 fn reasons(tables: &[Table]) -> Vec<(String, usize)> {
     let mut all: Vec<(String, usize)> = Vec::new();
     let rows = tables.iter().flat_map(|table| &table.rows).filter(|row| !row.paper.is_empty());
@@ -243,8 +244,8 @@ pub(super) fn best_in_words(best: &Best<'_>) -> String {
     format!("{} {here}, the paper's best {:.1} by {}", best.measure, best.paper.1, best.paper.0)
 }
 
-/// Returns a warning if the random baseline here is higher than values in the paper. In this case, the paper used
-/// different data.
+/// Returns a warning if the random baseline of the table is higher than a value of the paper. A higher baseline shows
+/// that the paper used different data.
 fn other_data(table: &Table) -> Option<String> {
     let lines = table.measures().into_iter().filter_map(|measure| {
         let floor = table.rows.iter().find_map(|row| row.result.as_ref()?.value(measure)?.floor)?;

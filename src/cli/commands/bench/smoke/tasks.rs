@@ -15,8 +15,8 @@ use turnwise_eval::{
 
 const RELEASED: &str = "as released";
 
-/// Runs all tasks. Checks that every ranker beats the random baseline, except on the test set of the released code.
-/// Also checks that seeds change the results of LDA, and that `turnwise eval` computes the same scores.
+/// Runs all tasks. Checks that every ranker beats the random baseline, except on the test set built as in a paper's
+/// released code. Also checks that seeds change the results of LDA, and that `turnwise eval` computes the same scores.
 pub(super) fn tasks(smoke: &mut Smoke, set: &Sets, model: bool, context: &Context<'_>) -> Result<()> {
     let with = |words: &[&str], dense: &[&str]| -> Vec<String> {
         let dense = if model { dense } else { &[] };
