@@ -251,8 +251,8 @@ pub enum Step {
     Measuring(Kind),
 }
 
-/// Receives progress reports of a build and can cancel it. A closure of type `Fn() -> bool` implements this trait and
-/// is called as `stop`.
+/// Receives progress reports of a build and can cancel it. A closure of type `Fn() -> bool` implements this trait:
+/// `stop` calls the closure.
 pub trait Progress: Sync {
     /// Returns true to cancel the build. Called regularly, possibly from several threads.
     fn stop(&self) -> bool;
@@ -284,8 +284,8 @@ impl turnwise_nearest::Progress for KindProgress<'_> {
     }
 }
 
-/// Returns true if the index has vectors and its graphs should be built. This is the case if no usable graphs exist.
-/// It is also the case if the count of newer dialogues exceeds a tenth of the count of dialogues in the graphs.
+/// Returns true if the index has vectors and its graphs should be built. This is the case if no usable graphs exist. It
+/// is also the case if the dialogues newer than the graphs exceed a tenth of the dialogues in the graphs.
 pub fn is_worth_building(root: &Path, snapshot: &Snapshot) -> Result<bool> {
     let Some(reader) = DenseReader::open(root, snapshot)? else { return Ok(false) };
     Ok(reader.manifest().is_none_or(|built| reader.tail() as u64 * 10 > built.dialogues_there))

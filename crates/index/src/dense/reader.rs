@@ -155,7 +155,8 @@ impl DenseReader {
         self.tail.len()
     }
 
-    /// Number of items without a vector. A search cannot find them. May include items deleted after the graph build.
+    /// Number of items without a vector. A search cannot find them. The number may include items that were deleted
+    /// after the graphs were built.
     pub fn without(&self, kind: Kind) -> u64 {
         self.manifest().map_or(0, |m| m.part(kind).without) + self.without[kind as usize]
     }

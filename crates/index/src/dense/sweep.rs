@@ -26,7 +26,8 @@ pub struct DistinctVectors<'a> {
     admitted: Option<Admitted>,
     /// Graph node of each vector that is in the graph, indexed by the number of the vector.
     nodes: Vec<u32>,
-    /// For each graph node, the number of its vector, or [`NO_POINT`] if all its items are deleted or filtered out.
+    /// For each graph node, the number of its vector, or [`NO_POINT`] if all items of the node are deleted or filtered
+    /// out.
     points: Vec<u32>,
     /// Graph nodes that a search may return; `None` if it may return all.
     allowed: Option<NodeSet>,

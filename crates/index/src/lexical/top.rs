@@ -188,7 +188,8 @@ pub(super) struct Best {
     k: usize,
     scores: BinaryHeap<Reverse<Score>>,
     found: Vec<Vec<(DocId, f32)>>,
-    /// When the current segment has this number of documents, those below the `k`th best score are removed.
+    /// When this number of documents is collected from the current segment, those below the `k`th best score are
+    /// removed.
     limit: usize,
 }
 
