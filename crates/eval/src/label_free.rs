@@ -2,8 +2,8 @@
 //! BM25.
 //!
 //! BM25 does not measure meaning, but it is independent of the encoder. Agreement with BM25 usually rises when an
-//! encoder improves, and falls when its vectors collapse. The measures of an encoder are comparable only with those of
-//! earlier steps of its own training.
+//! encoder improves, and falls when its vectors collapse. Compare the measures only between steps of one training run,
+//! not between different encoders.
 
 use std::ops::Range;
 
@@ -39,7 +39,7 @@ pub struct LabelFree {
 }
 
 impl LabelFree {
-    /// Computes the nearest neighbors by BM25. Returns `None` if there are fewer than 40 items.
+    /// Computes the nearest neighbors of each item by BM25. Returns `None` if the pool has fewer than 40 items.
     pub fn new(pool: Pool, watch: &dyn Progress) -> Result<Option<Self>> {
         let count = pool.documents.len();
         if count < 4 * NEAR {

@@ -1,4 +1,4 @@
-//! Plots as inline SVG. They need no scripts or other files.
+//! Plots as inline SVG. The plots need no scripts and no other files.
 
 use std::fmt::Write as _;
 

@@ -23,7 +23,7 @@ pub enum Paper {
 }
 
 impl Paper {
-    /// All papers.
+    /// All variants, including [`Paper::Own`].
     pub const ALL: [Paper; 4] = [Paper::Dialoguecse, Paper::Dial2vec, Paper::ResponseSelection, Paper::Own];
 
     /// Returns the short name of the paper that is used on the command line.

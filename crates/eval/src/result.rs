@@ -1,4 +1,5 @@
-//! Results of rankers on tasks. A result is stored in a file, together with everything that it depends on.
+//! Results of rankers on tasks. A file stores a result, the hash of the data, and the options of the task and the
+//! ranker.
 
 use std::path::{Path, PathBuf};
 
@@ -46,11 +47,11 @@ pub struct Done {
     pub seconds: f64,
     /// Numbers of data items that were skipped, with the reasons.
     pub skipped: Vec<Skipped>,
-    /// One value per measure. A value also contains the values of the single queries if the task has queries.
+    /// One entry per measure. If the task has queries, an entry also contains the value of each query.
     pub values: Vec<Value>,
-    /// Ids of the queries, in the order of the values of single queries in `values`.
+    /// Ids of the queries. Each entry of `values` lists its query values in this order.
     pub queries: Vec<String>,
-    /// Two-dimensional map of the documents; `None` unless the task has labels and the ranker has vectors.
+    /// Two-dimensional map of the documents; `None` if the task has no labels or the ranker has no vectors.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub map: Option<Map>,
 }
@@ -73,9 +74,9 @@ pub struct Of<'a> {
     pub task: &'a dyn Task,
     /// Data of the task.
     pub data: &'a Data,
-    /// Name and identity of the ranker. The identity contains all settings that affect its scores.
+    /// Name and identity of the ranker. The identity contains all settings that affect the scores.
     pub ranker: (&'a str, &'a str),
-    /// Random seed. A task or ranker that depends on the seed includes it in its identity.
+    /// Random seed. The identity of a task or ranker includes the seed if the results depend on the seed.
     pub seed: u64,
 }
 

@@ -29,7 +29,7 @@ pub struct Table {
     pub table: String,
     /// Command line that runs the task.
     pub command: String,
-    /// Reason why the recipe could not be run.
+    /// Reason why the recipe could not be run; `None` if the recipe was run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub missing: Option<String>,
     /// Results, one for each row of the recipe.
@@ -41,7 +41,7 @@ pub struct Table {
 pub struct RowDone {
     /// Name of the row in the paper, or the name of the ranker if the row has no name.
     pub who: String,
-    /// Reason why the row could not be run.
+    /// Reason why the row could not be run; `None` if the row was run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub missing: Option<String>,
     /// Comparison of the measured values with the expected values; empty if the row could not be run.
@@ -109,7 +109,7 @@ pub struct Best<'a> {
     pub verdict: Option<Verdict>,
 }
 
-/// Numbers of values in the paper, by the verdict on our measured values.
+/// Counts of the paper's values. Each value is counted by its comparison with our measured value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 pub struct Counts {
     /// Number of measured values that differ from the paper's value by at most one percentage point.

@@ -55,7 +55,7 @@ pub struct Pace {
 }
 
 impl Pace {
-    /// Runs `f`, which returns the number of units that it processed, and measures its time.
+    /// Runs `f` and measures the elapsed time. `f` returns the number of processed units.
     pub fn of(step: &str, unit: &str, f: impl FnOnce() -> Result<u64>) -> Result<Self> {
         let started = Instant::now();
         let count = f()?;
@@ -114,7 +114,8 @@ pub fn a_second(count: usize, time: Duration) -> f64 {
 }
 
 impl Throughput {
-    /// Creates a result without steps and searches, for an index of the files in `paths`. `bytes` is their total size.
+    /// Creates a result for an index of the files in `paths`, with no steps and no searches yet. `bytes` is the total
+    /// size of the files.
     pub fn new(paths: Vec<String>, bytes: u64) -> Self {
         Throughput {
             schema: SCHEMA.to_owned(),

@@ -40,8 +40,8 @@ impl Admitted {
         Ok(admitted)
     }
 
-    /// Creates an empty set with bits for the dialogues in `spans`. Each item of `spans` consists of the sequence number
-    /// of a dialogue and the result of [`span`] for it.
+    /// Creates an empty set with bits for the dialogues in `spans`. Each item of `spans` is the sequence number of a
+    /// dialogue and the number of bits that it needs (see [`span`]).
     pub(super) fn over(spans: impl IntoIterator<Item = (Seq, u32)> + Clone) -> Self {
         let numbers = || spans.clone().into_iter().map(|(seq, _)| seq.0);
         let (Some(first), Some(last)) = (numbers().min(), numbers().max()) else {

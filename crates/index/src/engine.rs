@@ -56,7 +56,7 @@ pub trait Engine: Send + Sync {
     /// Parses a query in Tantivy's query language.
     fn expression(&self, text: &str) -> Result<KeywordQuery>;
 
-    /// Returns a query of the most informative terms of a text, at most `most`.
+    /// Returns a query that contains at most `most` terms: the most informative terms of a text.
     fn informative_terms(&self, text: &str, kind: Kind, most: usize) -> Result<KeywordQuery>;
 
     /// Returns the percentage, from 0 to 100, of random pairs with a cosine below `cosine`; `None` if unknown. A pair
@@ -94,8 +94,8 @@ pub trait View {
     /// if unknown. `kind` and `modes` are those of the later searches.
     fn admit(&mut self, filter: &Filter, kind: Kind, modes: SearchModes) -> Result<Option<u64>>;
 
-    /// Returns the `k` nearest neighbors of a vector, best first. Equal scores are ordered by descending id. With
-    /// `exact`, compares the vector with all others instead of searching a graph.
+    /// Returns the `k` nearest neighbors of a vector, best first. Equal scores are ordered by descending id. If `exact`
+    /// is true, compares `vector` with all stored vectors instead of searching a graph.
     fn nearest(&self, kind: Kind, vector: &[f32], k: usize, exact: bool) -> Result<HitList>;
 
     /// Returns the `k` best keyword matches, best first.

@@ -1,5 +1,5 @@
-//! Locations of dialogues: the traits that commands and the server use to open an engine for searching and for writing.
-//! A new engine implements [`Location`], [`Engine`] and [`EngineWriter`].
+//! Traits for locations of dialogues. Commands and the server use these traits to open an engine for searching or
+//! writing. A new engine implements [`Location`], [`Engine`] and [`EngineWriter`].
 
 use std::{path::Path, sync::Arc, time::Duration};
 
@@ -39,8 +39,8 @@ pub trait Location: Send + Sync {
         Duration::ZERO
     }
 
-    /// Returns the current change token. If this fails, an open engine can no longer be searched and must be opened
-    /// again.
+    /// Returns the current change token. If the call fails, an engine that is already open can no longer be searched
+    /// and must be opened again.
     fn change_token(&self) -> Result<ChangeToken>;
 
     /// Returns a summary of the stored dialogues; `None` if nothing is stored at this location.
@@ -71,8 +71,8 @@ pub trait EngineWriter: DialogueSink {
     /// Number of dialogues, and number of turns, at the location.
     fn totals(&self) -> Result<Totals>;
 
-    /// Waits until the engine has indexed all committed dialogues, so that searches are fast. If this fails, no data is
-    /// lost.
+    /// Waits until the engine has indexed all committed dialogues, so that searches are fast. A failure does not lose
+    /// data.
     fn flush(&mut self) -> Result<()> {
         Ok(())
     }
@@ -117,10 +117,11 @@ pub struct WriterOptions<'a> {
 pub enum WriteMode {
     /// Adds to the existing dialogues. The location must exist.
     Append,
-    /// Adds to the existing dialogues. Creates the location if it does not exist, with vectors of the recipe if there
-    /// is one.
+    /// Adds to the existing dialogues. If the location does not exist, creates it. The recipe describes the vectors of
+    /// the new location; `None` for no vectors.
     CreateOrAppend(Option<Recipe>),
-    /// Replaces all dialogues when the writer is closed. The new dialogues get vectors of the recipe if there is one.
+    /// Replaces all dialogues when the writer is closed. The recipe describes the vectors of the new dialogues; `None`
+    /// for no vectors.
     Replace(Option<Recipe>),
 }
 

@@ -20,7 +20,8 @@ pub struct Dense<'e> {
     pub last_turns: Option<usize>,
     /// Transformation of the vectors before they are compared.
     pub postprocess: Postprocess,
-    /// Description of the options that are not the defaults. It is appended to the name of the encoder in reports.
+    /// Description of the options that differ from their defaults. It is appended to the name of the encoder in
+    /// reports.
     pub otherwise: String,
 }
 

@@ -28,7 +28,8 @@ impl Default for Terms {
 }
 
 impl Terms {
-    /// Returns the display name of a ranker that uses these terms. `ranker` is its name with the default terms.
+    /// Returns the display name of a ranker that uses these terms. `ranker` is the name of the ranker with the default
+    /// terms.
     pub(super) fn named(self, ranker: &str) -> String {
         match self == Terms::default() {
             true => ranker.to_owned(),

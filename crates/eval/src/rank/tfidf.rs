@@ -68,8 +68,8 @@ pub struct TfidfThenSvd {
     pub dim: usize,
     /// Random seed of the decomposition.
     pub seed: u64,
-    /// How texts are split into terms. If `None`, the ranker uses the encoder that `turnwise model fit` creates with
-    /// default settings.
+    /// How texts are split into terms. `None` to use the encoder of `turnwise model fit` with its default settings;
+    /// this encoder splits the texts itself.
     pub terms: Option<Terms>,
 }
 

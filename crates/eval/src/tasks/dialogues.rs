@@ -68,8 +68,8 @@ pub enum Profile {
     /// Paper: ten k-means runs, and the correlation over random pairs.
     #[default]
     Paper,
-    /// Code: max(3, 10 − n/500) k-means runs for n dialogues. For each dialogue, the correlation over its pairs with all
-    /// other dialogues; then the mean over the dialogues.
+    /// Code: max(3, 10 − n/500) k-means runs for n dialogues. The correlation is computed for each dialogue, over its
+    /// pairs with all other dialogues, and then averaged over the dialogues.
     Code,
 }
 
@@ -292,8 +292,8 @@ fn with_all(task: &DialogueTask, scorer: &dyn Scorer, a: usize) -> Result<Vec<Pa
     Ok(others.iter().zip(&scores).map(pair).collect())
 }
 
-/// Returns the Spearman correlation between the scores of the pairs and their flags `same`, as numbers 0 and 1. As in
-/// the released code, returns 0 if the correlation is undefined, for example because all pairs have the same domain.
+/// Returns the Spearman correlation between `score` and `same` over the pairs. `same` counts as 0 or 1. As in the
+/// released code, returns 0 if the correlation is undefined, for example because all pairs have equal scores.
 fn correlation(pairs: &[Pair]) -> f64 {
     let scores: Vec<f64> = pairs.iter().map(|pair| pair.score).collect();
     let same: Vec<f64> = pairs.iter().map(|pair| f64::from(u8::from(pair.same))).collect();

@@ -124,8 +124,8 @@ pub trait Task: Sync {
     /// Returns the numbers of data items that were skipped, with the reasons.
     fn skipped(&self) -> &[Skipped];
 
-    /// Returns a text that contains every setting that affects the values. The text does not identify the data, because
-    /// a hash identifies it.
+    /// Returns a text that contains every setting that affects the values. The text does not identify the data, which
+    /// has its own hash.
     fn identity(&self) -> String;
 
     /// Returns the number of classes. Returns `None` if the task has no classes.
@@ -164,13 +164,13 @@ impl Skipped {
 pub struct Outcome {
     /// One value per measure.
     pub values: Vec<Value>,
-    /// Ids of the queries, in the order of the values of single queries in `values`.
+    /// Ids of the queries. Each entry of `values` lists its query values in this order.
     pub queries: Vec<String>,
     /// Ranking for each query. Empty unless [`Task::run`] was called with `keep`.
     pub rankings: Vec<Ranked>,
     /// Tables from which other tools can compute the same values. Empty unless [`Task::run`] was called with `keep`.
     pub columns: Vec<Columns>,
-    /// Two-dimensional map of the documents; `None` unless the task has labels and the ranker has vectors.
+    /// Two-dimensional map of the documents; `None` if the task has no labels or the ranker has no vectors.
     pub map: Option<Map>,
 }
 
@@ -226,7 +226,7 @@ pub struct Value {
 }
 
 impl Value {
-    /// Creates a value without a deviation, a random baseline and values of single queries.
+    /// Creates a value that has no deviation, no random baseline and no values of single queries.
     pub fn new(measure: &str, value: f64) -> Self {
         Value { measure: measure.to_owned(), value, deviation: None, floor: None, each: Vec::new() }
     }

@@ -119,7 +119,7 @@ impl Task for RankingTask {
     }
 }
 
-/// Values of the measures for one query, with its random baselines and its ranking.
+/// Result of one query: for each measure its value and its random baseline, and the ranking.
 struct Row {
     values: Vec<f64>,
     random_baseline: Vec<Option<f64>>,

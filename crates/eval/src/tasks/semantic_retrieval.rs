@@ -29,8 +29,8 @@ pub struct SemanticRetrieval {
     /// candidates with other intents.
     #[cfg_attr(feature = "clap", arg(value_name = "FILE"))]
     pub data: PathBuf,
-    /// Method of selecting the candidates if the task is built from labeled sentences. `data` is then a file of labeled
-    /// sentences. `None` if `data` already contains the candidates.
+    /// Method of selecting the candidates from labeled sentences. If it is set, `data` is a file of labeled sentences.
+    /// `None` if `data` already contains the candidates.
     #[cfg_attr(feature = "clap", arg(skip))]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub build: Option<CandidateSelection>,

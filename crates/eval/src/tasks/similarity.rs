@@ -87,9 +87,9 @@ impl Task for PairTask {
         "dsts/by-own".to_owned()
     }
 
-    /// Computes the correlation of the ranker's scores with the human scores. In a pair, each sentence is the query
-    /// once, and the two scores are averaged. Before that, each score is divided by the query's score with itself. The
-    /// division does not change a cosine, and it makes other scores comparable between pairs.
+    /// Computes the correlation of the ranker's scores with the human scores. Scores each pair twice, so that each
+    /// sentence is the query once. Divides each score by the score of the query with itself, and averages the two
+    /// quotients. The division does not change a cosine. It makes other scores comparable between pairs.
     fn run(&self, scorer: &dyn Scorer, keep: bool, watch: &dyn Progress) -> Result<Outcome> {
         let score = |n: usize| -> Result<f64> {
             let (a, b) = (2 * n, 2 * n + 1);

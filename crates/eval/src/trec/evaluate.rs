@@ -25,7 +25,7 @@ impl Default for Options {
 pub struct Evaluation {
     /// Tag of the run.
     pub tag: String,
-    /// The measures that were evaluated, in the order of the values in `queries`.
+    /// The measures that were evaluated.
     pub measures: Vec<Measure>,
     /// Values of the measures for each query, in the order of `measures`.
     pub queries: BTreeMap<String, Vec<f64>>,

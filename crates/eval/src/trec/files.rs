@@ -12,7 +12,7 @@ use turnwise_core::error::{Error, Result};
 /// Relevance judgments (qrels).
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Qrels {
-    /// Grades of the judged documents by document id, for each query id.
+    /// For each query id, the grades of the judged documents by document id.
     pub queries: BTreeMap<String, HashMap<String, i32>>,
 }
 
@@ -21,7 +21,7 @@ pub struct Qrels {
 pub struct Run {
     /// Tag of the run, from the last column of its file.
     pub tag: String,
-    /// Document ids with their scores for each query id, the best document first.
+    /// For each query id, the document ids with their scores, best first.
     pub queries: BTreeMap<String, Vec<(String, f32)>>,
 }
 

@@ -118,7 +118,8 @@ impl Measure {
         }
     }
 
-    /// Returns the expected value of a random ranking. Returns `None` if no formula for the measure is known.
+    /// Returns the expected value of the measure for a random ranking; `None` if this is not implemented for the
+    /// measure.
     pub fn random_baseline(self, random: RandomBaseline) -> Option<f64> {
         match self {
             Measure::Map => Some(random.average_precision(usize::MAX)),
@@ -132,7 +133,7 @@ impl Measure {
         }
     }
 
-    /// Returns the value over all queries, computed from the values of the single queries.
+    /// Computes the value of the measure over all queries from the values of the single queries.
     pub fn of_all(self, values: &[f64]) -> f64 {
         let sum: f64 = values.iter().sum();
         let mean = if values.is_empty() { 0.0 } else { sum / values.len() as f64 };

@@ -52,7 +52,7 @@ pub fn build(
     }
 }
 
-/// Builds the graphs of an index like [`build`], even if the graphs in use are up to date.
+/// Builds the graphs of an index, even if the graphs in use are up to date. Otherwise works like [`build`].
 pub fn rebuild(
     root: &Path,
     snapshot: &Snapshot,
@@ -171,7 +171,7 @@ fn fill(
     generation::seal(path, manifest)
 }
 
-/// Returns the keys of all dialogues, sorted by descending id.
+/// Returns all dialogues with their vector keys, sorted by descending dialogue id.
 fn keys(snapshot: &Snapshot, watch: &dyn Progress) -> Result<Vec<VectorKeys>> {
     let mut all = Vec::new();
     let mut records = snapshot.records();
@@ -189,8 +189,9 @@ fn keys(snapshot: &Snapshot, watch: &dyn Progress) -> Result<Vec<VectorKeys>> {
     Ok(all)
 }
 
-/// Returns the vectors of the keys as points of a graph, and counts of the keys. The position of a key in `keys`
-/// becomes the row of its vector in the graph.
+/// Looks up the vectors of `keys`. Returns the vectors as points of a graph, and statistics that count the keys, the
+/// keys without a vector and the zero vectors. The position of a key in `keys` becomes the row of its vector in the
+/// graph.
 fn gather<'a>(
     vectors: &'a VectorReader,
     kind: Kind,
@@ -250,8 +251,8 @@ pub enum Step {
     Measuring(Kind),
 }
 
-/// Receives progress reports of a build and can cancel it. A closure of type `Fn() -> bool` implements this trait and
-/// is called as `stop`.
+/// Receives progress reports of a build and can cancel it. A closure of type `Fn() -> bool` implements this trait:
+/// `stop` calls the closure.
 pub trait Progress: Sync {
     /// Returns true to cancel the build. Called regularly, possibly from several threads.
     fn stop(&self) -> bool;
@@ -266,7 +267,7 @@ impl<F: Fn() -> bool + Sync> Progress for F {
     }
 }
 
-/// Progress of one kind's graph. Forwards each report to the progress of the whole build.
+/// Receives the progress of building the graph of one kind. Forwards each report to the receiver for the whole build.
 struct KindProgress<'a>(Kind, &'a dyn Progress);
 
 impl turnwise_nearest::Progress for KindProgress<'_> {
@@ -283,8 +284,8 @@ impl turnwise_nearest::Progress for KindProgress<'_> {
     }
 }
 
-/// Returns true if the graphs should be built: no usable graphs exist, or the number of dialogues newer than the graphs
-/// is more than a tenth of the number in the graphs. Returns false if the index has no vectors.
+/// Returns true if the index has vectors and its graphs should be built. This is the case if no usable graphs exist. It
+/// is also the case if the dialogues newer than the graphs exceed a tenth of the dialogues in the graphs.
 pub fn is_worth_building(root: &Path, snapshot: &Snapshot) -> Result<bool> {
     let Some(reader) = DenseReader::open(root, snapshot)? else { return Ok(false) };
     Ok(reader.manifest().is_none_or(|built| reader.tail() as u64 * 10 > built.dialogues_there))

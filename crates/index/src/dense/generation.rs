@@ -60,7 +60,7 @@ pub struct GraphStats {
     /// Number of utterances or dialogues without a vector.
     pub without: u64,
     /// Number of utterances or dialogues with a zero vector, which are not in the graph. A vector is zero if the
-    /// encoder knows none of the tokens.
+    /// encoder knows no token of the text.
     pub unknown: u64,
     /// Number of vectors of this kind in the vector set, including those of deleted texts.
     pub vectors: u64,
@@ -73,14 +73,14 @@ pub struct GraphStats {
     /// Distribution of the cosines of random pairs of vectors.
     #[serde(default)]
     pub background: SimilarityDistribution,
-    /// Distribution of the cosines of random pairs, each of an utterance and a dialogue. Empty in the statistics of the
-    /// utterance graph.
+    /// Distribution of the cosines of random pairs. Each pair consists of an utterance and a dialogue. Empty in the
+    /// statistics of the utterance graph.
     #[serde(default, skip_serializing_if = "SimilarityDistribution::is_empty")]
     pub of_utterances: SimilarityDistribution,
 }
 
 impl Manifest {
-    /// Returns the statistics of a kind's graph.
+    /// Returns the statistics of the graph of a kind.
     pub fn part(&self, kind: Kind) -> &GraphStats {
         match kind {
             Kind::Utterances => &self.utterances,
@@ -183,15 +183,15 @@ pub(super) fn switch(root: &Path, generation: &str) -> Result<()> {
     sealed::write(&folder(root).join(CURRENT), &current)
 }
 
-/// Removes all graph folders except `keep`, complete or not. A process that has opened removed graphs can continue to
-/// use them.
+/// Removes all graph folders except `keep`, including those of unfinished builds. A process that has opened removed
+/// graphs can continue to use them.
 pub(super) fn remove_others(root: &Path, keep: &Path) {
     for (_, other) in all(root).into_iter().filter(|(_, folder)| folder != keep) {
         let _ = fs::remove_dir_all(other);
     }
 }
 
-/// Returns the numbers and folders of all versions of the graphs, complete or not.
+/// Returns the numbers and folders of all versions of the graphs, including those of unfinished builds.
 pub(super) fn all(root: &Path) -> Vec<(u64, PathBuf)> {
     let Ok(entries) = fs::read_dir(folder(root)) else { return Vec::new() };
     let number = |path: &Path| path.file_name()?.to_str()?.parse().ok();

@@ -101,8 +101,8 @@ fn grid() -> impl Iterator<Item = f64> {
 }
 
 impl SimilarityDistribution {
-    /// Computes the distribution from random pairs, each of a vector of kind `one` and a vector of kind `other`. The
-    /// sample is deterministic. The distribution is empty if a kind has fewer than two vectors.
+    /// Computes the distribution from random pairs. Each pair consists of a vector of kind `one` and a vector of kind
+    /// `other`. The sample is deterministic. The distribution is empty if a kind has fewer than two vectors.
     pub fn sample(vectors: &VectorReader, one: Kind, other: Kind) -> Result<Self> {
         let (rows, others) = (vectors.rows(one), vectors.rows(other));
         if rows.min(others) < 2 {

@@ -70,15 +70,15 @@ pub struct DenseReader {
     dead: Vec<bool>,
     /// Dialogues that are newer than the graphs.
     pub(super) tail: Vec<VectorKeys>,
-    /// For each kind, the number of items without a vector in the dialogues of `tail`.
+    /// For each kind, the number of items in the dialogues of `tail` that have no vector.
     without: [u64; 2],
     /// Similarity distributions: between utterances, between dialogues, and between utterances and dialogues.
     backgrounds: [OnceLock<SimilarityDistribution>; 3],
 }
 
 impl DenseReader {
-    /// Opens vectors and graphs; `None` if the index has no vectors. Damaged files are an error. Ignores graphs that
-    /// were built from a different vector set or log, or that are newer than the snapshot.
+    /// Opens vectors and graphs; `None` if the index has no vectors. Returns an error if a file is damaged. Ignores
+    /// graphs that were built from a different vector set or log, or that are newer than the snapshot.
     pub fn open(root: &Path, snapshot: &Snapshot) -> Result<Option<Self>> {
         let Some(vectors) = VectorReader::open(root)? else { return Ok(None) };
         let set = set_of(&vectors);
@@ -155,14 +155,14 @@ impl DenseReader {
         self.tail.len()
     }
 
-    /// Number of items without a vector. A search cannot find them. May include items deleted after the graph build.
+    /// Number of items without a vector. A search cannot find them. The number may include items that were deleted
+    /// after the graphs were built.
     pub fn without(&self, kind: Kind) -> u64 {
         self.manifest().map_or(0, |m| m.part(kind).without) + self.without[kind as usize]
     }
 
     /// Returns the distribution of the cosines of random pairs. Each pair has a query of kind `from` and a hit of kind
-    /// `to`. The distribution is read from the manifest of the graphs; if it is not there, random pairs are sampled.
-    /// Queries by dialogue for utterances are not supported.
+    /// `to`. If the manifest of the graphs does not contain this distribution, samples random pairs.
     pub fn background(&self, from: Kind, to: Kind) -> Result<&SimilarityDistribution> {
         let cached = &self.backgrounds[if from == to { to as usize } else { 2 }];
         if let Some(cached) = cached.get() {
@@ -188,8 +188,8 @@ impl DenseReader {
         NodeFilter { nodes, admitted }
     }
 
-    /// Returns the nearest neighbors of a query vector, at most `settings.k`: cosines descending, then ids descending.
-    /// A zero vector has no neighbors.
+    /// Returns at most `settings.k` nearest neighbors of a query vector, sorted by descending cosine. Equal cosines are
+    /// sorted by descending id. A zero vector has no neighbors.
     pub fn search(
         &self,
         snapshot: &Snapshot,
@@ -255,8 +255,8 @@ impl DenseReader {
         admitted.is_none_or(|admitted| admitted.holds(seq, turn)).then_some((key, seq, turn))
     }
 
-    /// Adds hits in dialogues newer than the graphs to `found`. May remove hits from `found` that cannot be among the
-    /// best `k`.
+    /// Adds to `found` the hits in dialogues that are newer than the graphs. May remove hits from `found` that cannot
+    /// be among the best `k`.
     fn in_tail<'a>(
         &'a self,
         kind: Kind,
@@ -290,8 +290,8 @@ impl DenseReader {
     }
 }
 
-/// Sorts hits with equal scores by descending id, as far as they affect the first `k` hits. `found` must be sorted by
-/// score, then by row.
+/// Sorts hits with equal scores by descending id. Skips hits that cannot be among the first `k`. `found` must already
+/// be sorted by score, then by row.
 fn sort_ties(snapshot: &Snapshot, k: usize, found: &mut [Ranked<'_>]) -> Result<()> {
     let mut from = 0;
     while from < k.min(found.len()) {
@@ -312,7 +312,8 @@ fn sort_ties(snapshot: &Snapshot, k: usize, found: &mut [Ranked<'_>]) -> Result<
 }
 
 impl Generation {
-    /// Returns the dialogue that a graph row belongs to, as an index into the dialogue table, and the turn of the row.
+    /// Returns the dialogue of a graph row, as an index into the dialogue table, and the turn of the row. Returns
+    /// `None` if the utterance table has no such row.
     pub(super) fn dialogue(&self, kind: Kind, row: u32) -> Option<(u32, Option<TurnNo>)> {
         match kind {
             Kind::Utterances => self.utterances.get(row).map(|(index, turn)| (index, Some(turn))),

@@ -26,7 +26,8 @@ pub struct DistinctVectors<'a> {
     admitted: Option<Admitted>,
     /// Graph node of each vector that is in the graph, indexed by the number of the vector.
     nodes: Vec<u32>,
-    /// For each graph node, the number of its vector, or [`NO_POINT`] if all its items are deleted or filtered out.
+    /// For each graph node, the number of its vector, or [`NO_POINT`] if all items of the node are deleted or filtered
+    /// out.
     points: Vec<u32>,
     /// Graph nodes that a search may return; `None` if it may return all.
     allowed: Option<NodeSet>,
@@ -44,9 +45,9 @@ struct RecentVector {
 pub enum Owner {
     /// An owner that was in the index when the graphs were built.
     Built {
-        /// Index of the owner among all utterances, or all dialogues, of the build, in descending order of ids.
+        /// Index of the owner among the utterances or dialogues in the graphs, in descending order of ids.
         row: u32,
-        /// Index of the owner's dialogue among all dialogues of the build, in descending order of ids.
+        /// Index of the owner's dialogue among the dialogues in the graphs, in descending order of ids.
         place: u32,
         /// The turn; `None` for a whole dialogue.
         turn: Option<TurnNo>,
@@ -199,8 +200,8 @@ impl<'a> DistinctVectors<'a> {
         Ok(())
     }
 
-    /// Searches the graph for neighbors of vector number `point`. Returns the numbers of at most `most` vectors with
-    /// a cosine of at least `at_least`. The result may include `point`. It is empty without a graph.
+    /// Searches the graph for neighbors of vector number `point`. Returns the numbers of at most `most` vectors with a
+    /// cosine of at least `at_least`. The result may include `point`. If the index has no graph, the result is empty.
     pub fn near(
         &self,
         point: usize,

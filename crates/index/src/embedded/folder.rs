@@ -1,4 +1,5 @@
-//! Location of an index in a local folder. Detects changes by any process from the size and time of the files.
+//! Location of an index in a local folder. Detects changes by the sizes and modification times of the files, whichever
+//! process made them.
 
 use std::{
     fs,
@@ -157,7 +158,8 @@ impl EngineWriter for Store {
         Ok(self.view().totals())
     }
 
-    /// Ignores the second argument, because this engine does not support [`WriteMode::Replace`].
+    /// Closes the writer. Ignores the second argument (`complete`): it matters only in [`WriteMode::Replace`], which
+    /// this engine does not support.
     fn close(self: Box<Self>, _: bool) -> Result<()> {
         Store::close(*self)
     }

@@ -118,7 +118,7 @@ impl Lexical {
         self.both(|progress| progress.batch == snapshot.batch() && progress.log == snapshot.log_id())
     }
 
-    /// Returns true if the lexical index belongs to the log of a snapshot, up to date or not.
+    /// Returns true if the lexical index belongs to the log of a snapshot, even if the index is not up to date.
     pub fn is_of(&self, snapshot: &Snapshot) -> bool {
         self.both(|progress| progress.log == snapshot.log_id())
     }
@@ -128,7 +128,7 @@ impl Lexical {
         self.sides.iter().all(|side| side.progress().is_some_and(|progress| condition(&progress)))
     }
 
-    /// Returns the paths of the lexical index's files with a wrong checksum.
+    /// Returns the paths of the lexical index files that have a wrong checksum.
     pub fn damaged_files(&self) -> Result<Vec<PathBuf>> {
         let mut found = Vec::new();
         for side in &self.sides {
@@ -138,8 +138,8 @@ impl Lexical {
         Ok(found)
     }
 
-    /// Returns the `k` best matches: scores descending, then ids descending. Searches only the selected documents, or
-    /// all documents if `selected` is `None`. Returns an error if the index is damaged.
+    /// Returns the `k` best matches, sorted by descending score. Equal scores are sorted by descending id. Searches
+    /// only the selected documents, or all documents if `selected` is `None`. Returns an error if the index is damaged.
     pub fn find(
         &self,
         kind: Kind,

@@ -24,8 +24,8 @@ use turnwise_core::{
 /// Keyword query for the [`Lexical`] index that created it. One query can search utterances and dialogues.
 pub struct LexicalQuery {
     pub(super) query: Box<dyn Query>,
-    /// The search terms, if the score of a document is the sum of its term scores. Otherwise `None`, as for an
-    /// expression.
+    /// The search terms, if the score of a document is the sum of its term scores. `None` for other queries, such as
+    /// expressions.
     pub(super) sum: Option<Vec<Term>>,
     terms: Vec<String>,
     warnings: Vec<String>,
@@ -52,7 +52,8 @@ impl LexicalQuery {
         LexicalQuery { query: any_of(&sum), sum: Some(sum), terms, warnings: Vec::new() }
     }
 
-    /// Returns a query for documents of one dialogue that contain any of the query's terms.
+    /// Restricts the query to one dialogue: the new query matches the documents of this dialogue that contain any of
+    /// the terms.
     pub(super) fn within(&self, dialogue: Term, text: Field) -> Self {
         let words = LexicalQuery::sum_over(self.terms.clone(), text);
         if words.is_empty() {

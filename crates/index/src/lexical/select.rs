@@ -61,8 +61,8 @@ struct Run<'a> {
     reached: Position,
 }
 
-/// A dialogue, and the outcome of the filter's conditions on its facts. In a search for utterances, the facts of its
-/// turns are excluded.
+/// A dialogue, and the outcome of the filter's conditions on the facts of the dialogue. In a search for utterances, the
+/// facts of the turns are excluded.
 #[derive(Clone, Copy)]
 struct DialogueEntry {
     seq: Seq,
@@ -79,7 +79,7 @@ struct Outcome {
 }
 
 impl Outcome {
-    /// Returns an outcome in which the conditions `tests` are unknown.
+    /// Returns an outcome that marks the conditions with the numbers in `tests` as unknown.
     fn unknown(tests: impl Iterator<Item = usize>) -> Self {
         Outcome { fit: 0, unknown: tests.fold(0, |bits, test| bits | 1 << test) }
     }
@@ -126,8 +126,8 @@ impl Run<'_> {
 
     /// Returns the live records that are newer than the index.
     ///
-    /// The result of the filter can also contain indexed dialogues that were replaced or deleted later, with their old
-    /// sequence numbers. This is harmless, because no live record has such a number.
+    /// Indexed dialogues that were replaced or deleted later keep their old sequence numbers, and the filter can accept
+    /// them. This is harmless, because no live record has one of these numbers.
     fn tail(&self) -> Result<Vec<(Seq, Box<Dialogue>)>> {
         let mut tail = Vec::new();
         let mut changes = self.snapshot.changes(self.reached);
@@ -236,7 +236,7 @@ impl Run<'_> {
         Ok(documents)
     }
 
-    /// Returns an outcome in which the conditions that only a record can decide are unknown.
+    /// Returns an outcome that marks a condition as unknown if only a record can decide the condition.
     fn needing_records(&self, kind: Kind) -> Outcome {
         let whole = kind == Kind::Dialogues;
         Outcome::unknown((0..self.filter.tests()).filter(|test| self.filter.needs_record(*test, whole)))

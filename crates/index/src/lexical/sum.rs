@@ -153,7 +153,7 @@ struct Run<'a> {
 }
 
 impl<'a> Run<'a> {
-    /// Opens the posting lists of a segment; `None` if it contains none of the terms.
+    /// Opens the posting lists of a segment; `None` if the segment contains none of the terms.
     fn over(segment: &SegmentReader, weights: &'a [Weight<'a>]) -> tantivy::Result<Option<Self>> {
         let Some(field) = weights.first().map(|weight| weight.term.field()) else { return Ok(None) };
         let index = segment.inverted_index(field)?;
@@ -282,7 +282,8 @@ mod tests {
         }
     }
 
-    /// Creates an index with segments larger and smaller than a window, texts of 1 to 60 words, and deletions.
+    /// Creates an index of texts with 1 to 60 words. Some segments are larger than a window, others smaller. Some
+    /// documents are deleted.
     fn made(root: &std::path::Path) -> Lexical {
         let mut random = Random(11);
         let mut store = Store::open_or_create(root, "test").unwrap();

@@ -12,8 +12,8 @@ use turnwise_core::error::Result;
 use turnwise_store::Snapshot;
 
 impl Lexical {
-    /// Opens the lexical index, and indexes newer records of the snapshot in memory. Later writes and rebuilds do not
-    /// affect this reader.
+    /// Opens the lexical index, and indexes in memory the records of the snapshot that are newer than the index. Later
+    /// writes and rebuilds do not affect this reader.
     ///
     /// A lexical index that belongs to another log, or is newer than the snapshot, is opened without changes;
     /// [`Lexical::is_current`] is then false.

@@ -1,7 +1,7 @@
-//! Exact top k of one Tantivy index: scores descending, then ids descending.
+//! Exact top k of one Tantivy index, sorted by descending score. Equal scores are sorted by descending id.
 //!
-//! Tantivy's own collector breaks ties by position in the index. Here, all ties with the last hit are kept first, and
-//! then sorted by id.
+//! Tantivy's own collector breaks ties by position in the index. Here, all hits that tie with the last hit are first
+//! kept, and then sorted by id.
 
 use std::{
     cmp::{self, Reverse},
@@ -188,7 +188,8 @@ pub(super) struct Best {
     k: usize,
     scores: BinaryHeap<Reverse<Score>>,
     found: Vec<Vec<(DocId, f32)>>,
-    /// When the current segment has this number of documents, those below the `k`th best score are removed.
+    /// When this number of documents is collected from the current segment, those below the `k`th best score are
+    /// removed.
     limit: usize,
 }
 
@@ -219,7 +220,8 @@ impl Best {
         self.limit = self.k.saturating_mul(2).max(1024);
     }
 
-    /// Returns the `k`th best score so far; `f32::MIN` while there are fewer than `k`. Further documents must reach it.
+    /// Returns the `k`th best score so far; `f32::MIN` while there are fewer than `k`. A later document with a lower
+    /// score is not among the best `k`.
     pub(super) fn least(&self) -> f32 {
         match self.scores.peek() {
             Some(Reverse(Score(least))) if self.scores.len() == self.k => *least,
