@@ -194,11 +194,16 @@ impl Salvage {
             lost_end: false,
         };
         let numbers = log::segments(folder)?;
+        let mut next = 1;
         for (n, &number) in numbers.iter().enumerate() {
-            if number != n as u32 + 1 {
-                salvage.damaged.push(format!("log segment {} is missing", n + 1));
+            if number > next {
+                salvage.damaged.push(match number - 1 {
+                    last if last == next => format!("log segment {next} is missing"),
+                    last => format!("log segments {next} to {last} are missing"),
+                });
                 salvage.last = None;
             }
+            next = number.saturating_add(1);
             let covered = salvage.read_segment(number, n + 1 == numbers.len())?;
             salvage.committed = salvage.committed.max(covered);
         }

@@ -128,3 +128,29 @@ fn whole_batches_that_the_log_has_lost_are_restored_from_sled() {
         }
     }
 }
+
+#[test]
+fn each_missing_segment_is_reported_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let root = dir.path().join("index");
+    let all = filled(&root);
+    let log = IndexPaths::first(&root).log();
+    let segments = log::segments(&log).unwrap();
+    assert!(segments.starts_with(&[1, 2, 3, 4]), "{segments:?}");
+    for (lost, message) in [
+        (&[2][..], "log segment 2 is missing"),
+        (&[1, 2], "log segments 1 to 2 are missing"),
+        (&[2, 3], "log segments 2 to 3 are missing"),
+    ] {
+        let _ = fs::remove_dir_all(&root);
+        filled(&root);
+        for number in lost {
+            fs::remove_file(log::segment_path(&log, *number)).unwrap();
+        }
+        let repaired = repair(&root, "test").unwrap();
+        let missing: Vec<&String> =
+            repaired.damaged_places.iter().filter(|place| place.contains("missing")).collect();
+        assert_eq!(missing, [message], "{:?}", repaired.damaged_places);
+        assert_eq!(content(&root), all);
+    }
+}
