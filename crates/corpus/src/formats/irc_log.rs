@@ -125,7 +125,8 @@ pub(super) struct Links {
     pub(super) named: BTreeMap<u64, u64>,
     /// For each linked message, the messages to which it is linked.
     pub(super) neighbors: BTreeMap<u64, Vec<u64>>,
-    /// The first annotated message, that is, the smallest number among the later messages of all links.
+    /// The first annotated message. Each link is an annotation of the later of its two messages. `None` if there are
+    /// no links.
     pub(super) first: Option<u64>,
 }
 
