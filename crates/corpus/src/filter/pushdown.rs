@@ -75,8 +75,8 @@ fn fields<'a>(keys: impl Iterator<Item = &'a String> + 'a) -> impl Iterator<Item
     named.chain(keys.map(|key| Field::Meta(key.clone())))
 }
 
-/// Returns whether the facts of a dialogue include the values of a field in its turns. Texts and turn numbers are
-/// excluded, because they would produce too many facts.
+/// Returns whether the facts of a dialogue include the values that `field` has in the turns. Texts and turn numbers
+/// are excluded, because they would produce too many facts.
 fn indexes_turn_values(field: &Field) -> bool {
     !matches!(field, Field::Text | Field::Turn)
 }
