@@ -43,7 +43,7 @@ pub enum ReadEvent<'a> {
         bytes: u64,
         /// Total size of the files in bytes. `None` if unknown.
         total: Option<u64>,
-        /// Number of records read before this one, including rejected records.
+        /// Number of records read before this dialogue or problem, including rejected records.
         records: u64,
     },
     /// A record, or the rest of a file, was rejected.

@@ -17,8 +17,8 @@ pub const MAX_FACT_BYTES: usize = 1024;
 
 /// Divider between the field name and the value in a fact (encoded field value).
 const DIVIDER: char = '\u{1}';
-/// First character of a fact (encoded field value) that a dialogue takes from one of its turns. Other facts do not have
-/// this character.
+/// First character of a fact (encoded field value) that a dialogue takes from one of its turns. Other facts do not start
+/// with this character.
 const OF_TURNS: char = '*';
 
 /// The facts of a dialogue or a turn: strings that encode the values of its filterable fields.
@@ -103,8 +103,8 @@ impl FactNames {
         Ok(FactNames([format!("{OF_TURNS}{name}"), name]))
     }
 
-    /// Returns the value in `fact`. Returns `None` if the fact does not start with one of these prefixes, or if it
-    /// contains only the marker for a long text.
+    /// Returns the value in `fact`. Returns `None` if the fact does not start with a prefix in `self`, or if the
+    /// fact contains only the marker for a long text.
     pub fn value<'f>(&self, fact: &'f str) -> Option<&'f str> {
         let value = self.0.iter().find_map(|name| fact.strip_prefix(name.as_str()))?;
         value.strip_prefix(['t', 'n', 'i'])
@@ -216,7 +216,7 @@ pub enum Comparison {
     Contains,
 }
 
-/// Value with a type. A field of a dialogue or a turn has such values, and a condition contains one.
+/// Text, number or time. It is either a value of a field, or the value with which a condition compares the field.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum TypedValue<'a> {
     /// A text. If the field has a text and the condition has a number or a time, both are compared as texts.

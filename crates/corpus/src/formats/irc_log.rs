@@ -121,7 +121,7 @@ pub(super) fn link(line: &str) -> Option<(u64, u64)> {
 /// Graph of the annotated reply links. A message is identified by its line number in the log, counted from 0.
 #[derive(Default)]
 pub(super) struct Links {
-    /// For each linked message, the number of the first line of the annotation file with a link of the message.
+    /// For each linked message, the number of the first line of the annotation file that links the message.
     pub(super) named: BTreeMap<u64, u64>,
     /// For each linked message, the messages to which it is linked.
     pub(super) neighbors: BTreeMap<u64, Vec<u64>>,
