@@ -17,8 +17,8 @@ pub const MAX_FACT_BYTES: usize = 1024;
 
 /// Divider between the field name and the value in a fact (encoded field value).
 const DIVIDER: char = '\u{1}';
-/// First character of a fact (encoded field value) that a dialogue takes from one of its turns. Other facts do not start
-/// with this character.
+/// First character of a fact (encoded field value) that a dialogue takes from one of its turns. Other facts do not
+/// start with this character.
 const OF_TURNS: char = '*';
 
 /// The facts of a dialogue or a turn: strings that encode the values of its filterable fields.
