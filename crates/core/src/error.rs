@@ -326,7 +326,7 @@ impl<T> IoContext<T> for io::Result<T> {
     }
 }
 
-/// A rejected record or file, with the reason. Readers report it and continue with the next record or file.
+/// A rejected record or file, with the reason. After a rejection, reading continues with the next record or file.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
 pub struct Reject {
     /// The path of the file. `-` is standard input.

@@ -28,7 +28,7 @@ pub fn replace_json(path: &Path, value: &impl serde::Serialize) -> Result<()> {
 
 /// Method of writing to a path: atomic replacement or direct writing.
 pub enum WriteTarget {
-    /// Path of a regular file, with symbolic links resolved, or of a new file. The file is replaced atomically.
+    /// Path of a file, which is replaced atomically. If the file exists, symbolic links in its path are resolved.
     File(PathBuf),
     /// A device, a pipe or a similar target. It is written directly and never replaced.
     Stream,
@@ -45,7 +45,7 @@ pub fn write_target(path: &Path) -> WriteTarget {
     }
 }
 
-/// Returns the path of the temporary file for `path`: the same folder, with `.tmp` appended to the name.
+/// Returns the path of the temporary file for `path`, that is, `path` with `.tmp` appended to the file name.
 pub fn temporary_path(path: &Path) -> PathBuf {
     let mut name = path.file_name().unwrap_or_default().to_owned();
     name.push(".tmp");
@@ -75,7 +75,7 @@ pub fn sync_folder(folder: &Path) -> Result<()> {
 /// Moves the folder `new` to `folder`, and removes the previous `folder` if there is one.
 ///
 /// The swap is atomic where the operating system and the file system support it. Elsewhere, the previous folder is
-/// first renamed to `old`, which must be on the same file system.
+/// first renamed to `old`. All three paths must be on one file system.
 pub fn replace_folder(new: &Path, folder: &Path, old: &Path) -> Result<()> {
     let replaces = folder.exists();
     let absolute = std::path::absolute(folder).at("find", folder)?;

@@ -128,7 +128,7 @@ impl Dialogue {
         }
     }
 
-    /// Appends a turn without a number, and returns it for further changes.
+    /// Appends a turn, and returns it for further changes. The turn has no number yet: [`Dialogue::check`] assigns it.
     pub fn push(
         &mut self,
         speaker: impl Into<String>,

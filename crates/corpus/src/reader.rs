@@ -18,8 +18,8 @@ use turnwise_core::{
 /// Settings for reading files and folders.
 #[derive(Clone)]
 pub struct Reader {
-    /// Format of all files. If `None`, files are read as CSV if there is a column map. Otherwise, the format of each
-    /// file is detected.
+    /// Format of all files. If `None`, the format of each file is detected. A column map in `options` implies CSV, so
+    /// no format is detected then.
     pub format: Option<&'static Format>,
     /// Options for reading a file.
     pub options: ReadOptions,
@@ -37,13 +37,13 @@ impl Default for Reader {
 pub enum ReadEvent<'a> {
     /// The files to read were found. This event comes before the first file is read.
     Found(&'a Plan),
-    /// Another dialogue or problem was read.
+    /// A dialogue or a problem was read.
     Read {
         /// Number of bytes read from disk.
         bytes: u64,
         /// Total size of the files in bytes. `None` if unknown.
         total: Option<u64>,
-        /// Number of earlier records, including rejected records.
+        /// Number of records read before this dialogue or problem, including rejected records.
         records: u64,
     },
     /// A record, or the rest of a file, was rejected.

@@ -102,7 +102,7 @@ pub struct Rows<R> {
     stream: R,
     core: Reader,
     limit: usize,
-    /// The line of the next byte, counted from 1.
+    /// Number of the line that contains the next byte, counted from 1.
     line: u64,
     out: Vec<u8>,
     ends: Vec<usize>,

@@ -28,7 +28,7 @@ enum Location {
 }
 
 impl Source {
-    /// Creates a source from an open input.
+    /// Creates a source from an input that is already open.
     pub fn opened(input: Input, format: &'static Format) -> Self {
         Source { name: input.name.clone(), format, location: Location::Opened(Box::new(input)) }
     }
@@ -45,7 +45,8 @@ impl Source {
     }
 
     /// Returns a string with the absolute path, size and modification time of the source. If a later run returns the
-    /// same string, the source has not changed. Returns `None` for an open or unreadable input.
+    /// same string, the source has not changed. Returns `None` if the source cannot be read, or if it was created with
+    /// [`Source::opened`].
     pub fn identity(&self) -> Option<String> {
         let path = match &self.location {
             Location::Opened(_) => return None,
@@ -56,8 +57,8 @@ impl Source {
         Some(format!("{}|{bytes}|{}", path.display(), changed.as_nanos()))
     }
 
-    /// Returns the size of the file on disk, in bytes. Returns `None` for a folder, an open input or an unreadable
-    /// file.
+    /// Returns the size of the file on disk, in bytes. Returns `None` for a folder, for an unreadable file, and for a
+    /// source created with [`Source::opened`].
     pub fn bytes(&self) -> Option<u64> {
         match &self.location {
             Location::File(path) => fs::metadata(path).ok().map(|m| m.len()),
@@ -81,7 +82,7 @@ fn extent(path: &Path) -> Option<(u64, Duration)> {
     Some(all)
 }
 
-/// Lists of the sources to read and of the other files in the folders. Hidden files and folders are not included.
+/// Sources to read, and the other files in the given folders. Hidden files and folders are not included.
 #[derive(Default)]
 pub struct Plan {
     /// Sources in reading order: the order of the given paths, and alphabetical order within a folder.

@@ -16,8 +16,8 @@ pub const PHONE: &str = "[PHONE]";
 /// Placeholder for a card number.
 pub const CARD: &str = "[CARD]";
 
-/// Compiles a regular expression. Panics if the expression is invalid. All expressions are constants, and the tests
-/// compile them.
+/// Compiles a regular expression. Panics if the expression is invalid. This cannot happen to a user, because all
+/// expressions are constants that the tests compile.
 #[allow(clippy::expect_used)]
 fn pattern(text: &str) -> Regex {
     Regex::new(text).expect("a valid pattern")

@@ -17,7 +17,8 @@ pub const MAX_FACT_BYTES: usize = 1024;
 
 /// Divider between the field name and the value in a fact (encoded field value).
 const DIVIDER: char = '\u{1}';
-/// First character of a fact of a dialogue (encoded field value) whose value is that of one of its turns.
+/// First character of a fact (encoded field value) that a dialogue takes from one of its turns. Other facts do not
+/// start with this character.
 const OF_TURNS: char = '*';
 
 /// The facts of a dialogue or a turn: strings that encode the values of its filterable fields.
@@ -74,8 +75,8 @@ fn fields<'a>(keys: impl Iterator<Item = &'a String> + 'a) -> impl Iterator<Item
     named.chain(keys.map(|key| Field::Meta(key.clone())))
 }
 
-/// Returns whether the facts of a dialogue include the values of a field in its turns. Texts and turn numbers are
-/// excluded, because they would produce too many facts.
+/// Returns whether the facts of a dialogue include the values that `field` has in the turns. Texts and turn numbers
+/// are excluded, because they would produce too many facts.
 fn indexes_turn_values(field: &Field) -> bool {
     !matches!(field, Field::Text | Field::Turn)
 }
@@ -91,8 +92,8 @@ fn name(field: &Field) -> String {
     }
 }
 
-/// The two prefixes of facts (encoded field values) of a field. One prefix is for values that a dialogue takes from its
-/// turns, the other for all other values.
+/// The two prefixes of facts (encoded field values) of a field. The first prefix is for values that a dialogue takes
+/// from its turns. The second prefix is for all other values.
 pub struct FactNames([String; 2]);
 
 impl FactNames {
@@ -102,8 +103,8 @@ impl FactNames {
         Ok(FactNames([format!("{OF_TURNS}{name}"), name]))
     }
 
-    /// Returns the value in a fact of this field. Returns `None` if the fact belongs to a different field, or if it
-    /// contains only the marker for a long text.
+    /// Returns the value in `fact`. Returns `None` if the fact does not start with a prefix in `self`, or if the
+    /// fact contains only the marker for a long text.
     pub fn value<'f>(&self, fact: &'f str) -> Option<&'f str> {
         let value = self.0.iter().find_map(|name| fact.strip_prefix(name.as_str()))?;
         value.strip_prefix(['t', 'n', 'i'])
@@ -215,7 +216,7 @@ pub enum Comparison {
     Contains,
 }
 
-/// Value of a field in a dialogue or a turn, or value in a condition.
+/// Text, number or time. It is either a value of a field, or the value with which a condition compares the field.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum TypedValue<'a> {
     /// A text. If the field has a text and the condition has a number or a time, both are compared as texts.
@@ -290,8 +291,8 @@ mod tests {
 
     use super::*;
 
-    /// Evaluates a filter as an index does. Finds the conditions that are satisfied by a fact (encoded field value),
-    /// and the conditions with unknown results.
+    /// Evaluates a filter on facts (encoded field values), as an index does. Returns `None` if the facts are not
+    /// sufficient to decide.
     fn by_facts(filter: &Filter, dialogue: &Dialogue, turn: Option<&Turn>) -> Option<bool> {
         let of_dialogue = Facts::of_dialogue(dialogue);
         let of_turn = turn.map(|turn| Facts::of_turn(dialogue, turn)).unwrap_or_default();

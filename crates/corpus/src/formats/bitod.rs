@@ -110,8 +110,8 @@ fn domains(scenario: &Value) -> Vec<String> {
     domains
 }
 
-/// Returns the domain of a task, such as `hotels` for `hotels_en_US_booking`. Chinese task names are mapped to the same
-/// domains.
+/// Returns the domain of a task, such as `hotels` for `hotels_en_US_booking`. Chinese task names are mapped to
+/// English domain names.
 fn domain(task: &str) -> &str {
     match task {
         _ if task.starts_with("餐馆") => "restaurants",

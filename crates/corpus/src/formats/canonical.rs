@@ -28,7 +28,7 @@ fn read(input: Input, options: &ReadOptions) -> Result<Dialogues> {
 }
 
 /// Parses a record with the extra string field `domain`, which some other tools write. The domain is added to
-/// `domains`.
+/// `domains`. Returns `None` for any other record.
 fn with_one_domain(text: &str) -> Option<Dialogue> {
     let mut record: serde_json::Map<String, serde_json::Value> = serde_json::from_str(text).ok()?;
     let domain = record.remove("domain")?.as_str()?.to_owned();

@@ -29,8 +29,8 @@ fn shape(probe: &Probe<'_>) -> Shape {
 }
 
 /// Returns `Yes` if one of the first eight records has a list of turns. Such a list is the value of a key in `keys`,
-/// and `is_turn` accepts its first item. If no record is complete, returns `Maybe` if the first 400 characters contain
-/// `start`, ignoring white space.
+/// and `is_turn` accepts its first item. Returns `Maybe` if the probe contains no complete record, but its first 400
+/// characters contain `start`, ignoring white space. Otherwise, returns `No`.
 pub(super) fn fit(probe: &Probe<'_>, keys: &[&str], is_turn: fn(&Value) -> bool, start: &str) -> Fit {
     const RECORDS: usize = 8;
     let elements = |text: &str| -> Vec<Record> {
@@ -163,8 +163,8 @@ pub(super) fn take_time(record: &mut Record) -> Option<Time> {
     })
 }
 
-/// Converts the remaining fields of a record to metadata: scalars, lists of scalars, and the members of the field
-/// `metadata`. Other nested values are dropped, except for the names of tools.
+/// Converts the remaining fields of a record to metadata: scalars, lists of scalars, the members of the field
+/// `metadata`, and the names of tools. Other nested values are dropped.
 pub(super) fn rest(mut record: Record) -> Metadata {
     let mut metadata = Metadata::new();
     let tools = names(record.remove("tools").as_ref().or(record.remove("functions").as_ref()));

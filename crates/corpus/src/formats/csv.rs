@@ -331,7 +331,7 @@ impl Columns {
 /// Reads the first row with each possible delimiter. Returns all results, the most likely result first.
 ///
 /// A delimiter that splits each of the first 20 rows into the same number of columns (at least 2) is the most likely.
-/// Otherwise, more columns are more likely.
+/// On a tie, a delimiter that splits the first row into more columns is more likely.
 fn readings(beginning: &str) -> Vec<(Dialect, Vec<String>)> {
     // The last line may be cut off.
     let complete = beginning.rsplit_once('\n').map_or(beginning, |(complete, _)| complete);
@@ -366,8 +366,8 @@ fn literal_quotes(text: &str) -> bool {
     cells.any(|cell| cell.starts_with('"') && (cell.len() == 1 || !cell.ends_with('"')))
 }
 
-/// Returns the index of a column, given by number (counted from 1) or by name. A number is treated as a name only if
-/// the row has fewer columns, because the first row of a table without a header can contain numbers, too.
+/// Returns the index of a column. `column` is a column number, counted from 1, or a name in `row`. A number that is
+/// 0 or greater than the number of columns is treated as a name. Returns `None` if there is no such column.
 fn column_index(column: &str, row: &[String]) -> Option<usize> {
     let counted = column.parse::<usize>().ok().and_then(|number| number.checked_sub(1));
     counted.filter(|at| *at < row.len()).or_else(|| row.iter().position(|cell| cell.trim() == column))

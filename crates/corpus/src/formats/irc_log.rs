@@ -121,11 +121,12 @@ pub(super) fn link(line: &str) -> Option<(u64, u64)> {
 /// Graph of the annotated reply links. A message is identified by its line number in the log, counted from 0.
 #[derive(Default)]
 pub(super) struct Links {
-    /// For each linked message, the number of the first line in the annotation file that contains the message.
+    /// For each linked message, the number of the first line of the annotation file that links the message.
     pub(super) named: BTreeMap<u64, u64>,
     /// For each linked message, the messages to which it is linked.
     pub(super) neighbors: BTreeMap<u64, Vec<u64>>,
-    /// The first annotated message, that is, the smallest number among the later messages of all links.
+    /// The first annotated message. Each link is an annotation of the later of its two messages. `None` if there are
+    /// no links.
     pub(super) first: Option<u64>,
 }
 

@@ -1,6 +1,6 @@
 //! Corpus formats. Each format is a static [`Format`] in the module with its reader.
 //!
-//! A reader keeps only one dialogue in memory, or a small part of the corpus, such as a day of a channel or a log file.
+//! A reader keeps in memory only one dialogue or a small part of the corpus, such as one log file.
 //! An invalid record becomes a [`Problem::Record`], and reading continues. If the rest of a file cannot be read, the
 //! last item of that file is a [`Problem::File`].
 

@@ -188,7 +188,7 @@ fn is_list_name(name: &str) -> bool {
     ["trainlistfile", "vallistfile", "testlistfile"].iter().any(|list| name.starts_with(list))
 }
 
-/// Splits (train, val or test) of the dialogues in a file.
+/// The split (train, val or test) of each dialogue in a file.
 struct Splits {
     /// The split of all dialogues, if the name of the file or of its folder contains a split.
     whole: Option<String>,
@@ -319,7 +319,7 @@ impl Acts {
         }
     }
 
-    /// Adds the acts to the turns of a dialogue, unless a turn already has acts.
+    /// Adds the acts to the turns of a dialogue. Does nothing if any turn of the dialogue already has acts.
     fn add_to(&self, dialogue: &mut Dialogue) {
         let Some(acts) = self.by_dialogue.get(bare(dialogue.id.as_str())) else {
             return;

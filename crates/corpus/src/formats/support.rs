@@ -74,7 +74,7 @@ pub(crate) fn json_reason(e: &serde_json::Error) -> String {
     if column == "0" { what } else { format!("{what} at column {column}") }
 }
 
-/// Parses a JSON record. If the JSON is valid, an error contains the id in the field `id_field` of the record.
+/// Parses a JSON record. An error contains the id from the field `id_field` of the record, if this id could be read.
 pub(crate) fn parse<T: DeserializeOwned>(json: &[u8], id_field: &str) -> Result<T, RecordError> {
     serde_json::from_slice(json).map_err(|e| RecordError::from(e).with_id(id_in(json, id_field)))
 }
@@ -112,8 +112,8 @@ pub(crate) fn id_or_generated(id: Option<String>, stem: &str, number: u64) -> Re
     }
 }
 
-/// Generates the id of a record without an id. It consists of the file name and a number: that of the record's line, of
-/// the element of an array, or of the dialogue in the file.
+/// Generates the id of a record without an id, from the file name `stem` and `number`. Depending on the format,
+/// `number` is the line of the record, or the position of the record in the file or in an array.
 pub(crate) fn generated_id(stem: &str, number: u64) -> Result<DialogueId> {
     DialogueId::new(format!("{stem}-{number:06}"))
 }

@@ -150,8 +150,8 @@ impl LineReader for Reader {
         }
     }
 
-    /// Ends the current dialogue, if there is one. A heading without turns becomes the heading of the next dialogue,
-    /// unless a line in it is neither a title nor a comment. Such a line is reported.
+    /// Ends the current dialogue, if there is one. A heading without turns becomes the heading of the next dialogue.
+    /// But if the heading contains text other than a title and comments, the heading is reported and dropped.
     fn end(&mut self, out: &mut Out) {
         self.speakers.clear();
         match self.draft.take() {

@@ -10,7 +10,7 @@
 //!   assumed, the dialogues have the metadata `date_order`. A date that is invalid in this order is reported.
 //! - The times are local times of the phone without a time zone. They are read as UTC.
 //! - Notices (`Ann added Bob`) are turns with the role `system`. A dialogue with only notices is dropped. An iPhone
-//!   exports notices as messages. English notices are recognized by phrases. Other notices are read as messages.
+//!   exports notices as messages. Of these, only English notices are recognized, by phrases.
 //! - `<Media omitted>` and similar texts stay in the text of the turn. The metadata `media` and `attachment` of the
 //!   turn describe the media. Deleted and edited messages have the metadata `deleted` and `edited`.
 
@@ -72,7 +72,7 @@ struct Reader {
     /// Whether `order` is only assumed, because the dates fit several orders.
     assumed: bool,
     last_time: Option<DateTime>,
-    /// Whether lines without a header continue a message that was rejected.
+    /// Whether lines without date and time are skipped, because the text before them was rejected.
     skipping: bool,
     draft: Option<Draft>,
 }

@@ -65,8 +65,8 @@ impl Rows {
         Rows { sequences, longest, ragged: Some(ragged) }
     }
 
-    /// Returns the rows of the tensor `rows` that the table `indices` selects, in that order. If all sequences have the
-    /// same length, returns `rows` unchanged.
+    /// Returns rows of the tensor `rows`, in the order of the table `indices`. If all sequences have the same length,
+    /// returns `rows` unchanged.
     pub(super) fn select(
         &self,
         rows: &Tensor,

@@ -48,7 +48,7 @@ pub struct CandleEngine {
 }
 
 struct Linear {
-    /// Transposed weight matrix, with one row per input.
+    /// Transposed weight matrix, with one row per input dimension.
     weight: Tensor,
     bias: Tensor,
 }
@@ -69,7 +69,7 @@ struct Layer {
     output_norm: Norm,
 }
 
-/// Ranges of a batch's tables in [`Tables`]. They are used to find the tables in the memory of the device.
+/// Locations of a batch's tables, such as token ids and positions, in the memory of the device.
 struct Plan {
     inputs: Inputs,
     layout: Layout,
