@@ -161,7 +161,7 @@ impl Dialogue {
         let mut last = 0;
         for turn in &mut self.turns {
             if turn.number.0 == 0 {
-                turn.number = TurnNo(last + 1);
+                turn.number = TurnNo(last.saturating_add(1));
             }
             let number = turn.number.0;
             if number <= last {
