@@ -64,8 +64,8 @@ pub struct Measured {
     pub turnwise: String,
     /// Description of the machine.
     pub machine: String,
-    /// Random seed with which the queries were drawn from the vectors. It has no meaning if the queries have another
-    /// source.
+    /// Random seed with which the queries were drawn from the vectors. The seed has no meaning if the queries were not
+    /// drawn from the vectors.
     pub seed: u64,
     /// Number of threads for building and for multi-threaded search.
     pub threads: usize,
@@ -92,8 +92,8 @@ pub struct Graph {
     pub build_bytes: Option<u64>,
     /// Size of the graph file in bytes.
     pub file_bytes: u64,
-    /// Size of the graph file without the full vectors, in bytes. A search traverses this part of the file. It reads
-    /// full vectors only for the final candidates.
+    /// Size of the graph file without the full vectors, in bytes. A search traverses this part of the file. The
+    /// search reads full vectors only for the final candidates.
     pub walked_bytes: u64,
     /// Search performance with each setting.
     pub settings: Vec<Setting>,

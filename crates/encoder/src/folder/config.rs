@@ -76,12 +76,12 @@ pub struct Config {
     pub positions: usize,
     /// Number of segment embeddings; 0 if there are none.
     pub types: usize,
-    /// Id of the padding token; `None` if the file does not specify it.
+    /// Id of the padding token; `None` if `config.json` does not specify the id.
     pub padding: Option<u32>,
 }
 
 impl Config {
-    /// Reads the configuration. Fails if it has an unsupported setting that would change the vectors.
+    /// Reads the configuration. Fails if an unsupported setting would change the vectors.
     pub fn new(file: &Object) -> Result<Self> {
         refuse_code(file)?;
         let architecture = architecture(file)?;
@@ -219,8 +219,8 @@ fn refuse_variants(file: &Object) -> Result<()> {
     Ok(())
 }
 
-/// Possible names of `sentence_bert_config.json`. In older versions of sentence-transformers, the name depends on the
-/// architecture.
+/// Possible names of the file with the settings of sentence-transformers. Older versions of sentence-transformers use
+/// a different name for each architecture.
 const NAMES: [&str; 7] = [
     "sentence_bert_config.json",
     "sentence_roberta_config.json",
@@ -234,7 +234,7 @@ const NAMES: [&str; 7] = [
 /// Contents of `sentence_bert_config.json`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct SentenceSettings {
-    /// Maximum number of tokens per text; `None` if the file does not set it.
+    /// Maximum number of tokens per text; `None` if the file does not set a maximum.
     pub max_tokens: Option<usize>,
     /// True if texts are converted to lower case before tokenization.
     pub lowercase: bool,

@@ -1,5 +1,5 @@
-//! Saves a model in a folder. turnwise and sentence-transformers can open it and compute the same vectors. The files
-//! have the format of older versions of sentence-transformers, which newer versions also read.
+//! Saves a model in a folder. turnwise and sentence-transformers can open the folder and compute the same vectors. The
+//! files have the format of older versions of sentence-transformers. Newer versions also read this format.
 
 use std::{
     borrow::Cow,

@@ -226,8 +226,8 @@ impl TokenizerFiles {
         normalize(&self.path, inner, NormalizerWrapper::Sequence(Sequence::new(all)))
     }
 
-    /// If the tokenizer's file has no rule for special tokens, configures the tokenizer to add the special tokens of
-    /// its class.
+    /// If the tokenizer's file has no rule for special tokens, configures the tokenizer to add the special tokens that
+    /// are usual for the tokenizer class.
     fn frame(&self, inner: &mut tokenizers::Tokenizer) -> Result<()> {
         if self.family == Family::Other || inner.get_post_processor().is_some() {
             return Ok(());
@@ -314,7 +314,7 @@ impl TokenizerFiles {
     }
 }
 
-/// Returns the file with the vocabulary of a tokenizer: `tokenizer.json`, or the file of an older model.
+/// Returns the file with the vocabulary of a tokenizer: `tokenizer.json`, or the vocabulary file of an older model.
 fn source(folder: &Path, family: Family) -> Result<PathBuf> {
     let files: &[&str] = match family {
         Family::Bert => &["tokenizer.json", "vocab.txt"],

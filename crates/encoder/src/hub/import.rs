@@ -28,7 +28,7 @@ pub struct Imported {
     pub path: PathBuf,
     /// Number of bytes copied.
     pub bytes: u64,
-    /// Paths of the copied files, relative to the folder.
+    /// Paths of the copied files, relative to the folder of the model.
     pub files: Vec<String>,
     /// Paths of the files that were not copied, because turnwise does not need them.
     pub left_out: Vec<String>,

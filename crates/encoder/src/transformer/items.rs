@@ -1,5 +1,5 @@
-//! Items: sequences for the network, each with the rows to pool. A dialogue is one sequence of turns, joined with
-//! separators. A dialogue that is too long is split into windows, between turns if possible.
+//! Items: sequences for the network, each with the rows (token vectors) to pool. A dialogue is one sequence of turns,
+//! joined with separators. A dialogue that is too long is split into windows, between turns if possible.
 
 use std::{collections::HashMap, ops::Range};
 
@@ -199,7 +199,7 @@ mod tests {
     }
 
     proptest! {
-        /// The sum over the windows equals the result of pooling the whole sequence.
+        /// The sum of the pooled windows equals the result of pooling the whole sequence.
         #[test]
         fn windows_add_up(lengths in proptest::collection::vec(1usize..6, 1..5)) {
             let total: usize = lengths.iter().sum();

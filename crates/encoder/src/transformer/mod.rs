@@ -282,8 +282,8 @@ impl Prompt {
 /// Function that creates the backend for a network. The fingerprint identifies the model.
 pub(super) type OpenEngine<'a> = dyn Fn(&Network, Fingerprint) -> Result<Box<dyn Backend>> + 'a;
 
-/// Returns the fingerprint of a model with the given settings. `model` is its fingerprint with the default settings.
-/// The fingerprint does not depend on device and precision.
+/// Returns the fingerprint of a model with the given settings. `model` is the fingerprint of the same model with default
+/// settings. The fingerprint does not depend on device and precision.
 fn fingerprint(model: Fingerprint, settings: &Settings) -> Fingerprint {
     let layers = settings.tokens.layers.clone().unwrap_or_default();
     // The last layer is the default. Choosing it explicitly does not change the fingerprint.

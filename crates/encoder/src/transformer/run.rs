@@ -22,7 +22,7 @@ use crate::{
     },
 };
 
-/// Computes the pooled vectors of all inputs. For each input, the results of all pools are concatenated.
+/// Computes the pooled vectors of all inputs. For each input, the results of all pooling modes are concatenated.
 pub(super) fn run(
     backend: &dyn Backend,
     budget: &AtomicUsize,

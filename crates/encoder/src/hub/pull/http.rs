@@ -1,5 +1,5 @@
 //! HTTP requests to the hub, with retries. A request can be stopped at any time. This module follows redirects itself,
-//! so that it never sends the token to a different host.
+//! so that the access token is never sent to a different host.
 
 use std::{
     fs,
