@@ -34,8 +34,8 @@ pub trait Encoder: Send + Sync {
         &[]
     }
 
-    /// Returns the number of chunks (groups of inputs) that [`crate::ahead::encode`] encodes in parallel. It is 2 on a
-    /// GPU: the CPU tokenizes one chunk while the GPU computes another.
+    /// Returns the number of chunks (groups of inputs) that [`crate::ahead::encode`] encodes in parallel. The number is
+    /// 2 on a GPU: the CPU tokenizes one chunk while the GPU computes another.
     fn chunks_at_once(&self) -> usize {
         1
     }

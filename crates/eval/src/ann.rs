@@ -27,8 +27,8 @@ use turnwise_encoder::Vectors;
 const SCHEMA: &str = "turnwise/bench-ann/1";
 /// Number of passes over all queries for each setting. Only the fastest pass counts.
 const PASSES: usize = 3;
-/// Maximum number of queries with which exact search is timed. Its time hardly varies between queries, so few queries
-/// are enough.
+/// Maximum number of queries with which exact search is timed. The time of exact search hardly varies between queries,
+/// so few queries are enough.
 const EXACT: usize = 200;
 /// Tolerance for comparing scores. A score can change by this amount if its terms are summed in a different order.
 const SAME: f32 = 1e-6;

@@ -241,8 +241,8 @@ pub struct SentenceSettings {
 }
 
 impl SentenceSettings {
-    /// Reads `sentence_bert_config.json`, or the file that replaces it in older versions, from the folder of the
-    /// network. Returns the default settings if there is no such file.
+    /// Reads `sentence_bert_config.json`, or the corresponding file of older versions, from the folder of the network.
+    /// Returns the default settings if none of these files exists.
     pub fn read(folder: &Path) -> Result<Self> {
         for name in NAMES {
             if let Some(file) = Object::read(&folder.join(name))? {
@@ -281,7 +281,7 @@ pub struct Object {
 }
 
 impl Object {
-    /// Reads a file. Returns `None` if it does not exist.
+    /// Reads a file. Returns `None` if the file does not exist.
     pub fn read(path: &Path) -> Result<Option<Self>> {
         match parse::<Value>(path)? {
             None => Ok(None),
@@ -347,7 +347,7 @@ impl Object {
     }
 }
 
-/// Reads and parses a JSON file. Returns `None` if it does not exist.
+/// Reads and parses a JSON file. Returns `None` if the file does not exist.
 pub fn parse<T: DeserializeOwned>(path: &Path) -> Result<Option<T>> {
     let bytes = match fs::read(path) {
         Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),

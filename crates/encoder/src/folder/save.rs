@@ -340,8 +340,8 @@ fn sentence_transformers(model: &SavedModel) -> Value {
     config
 }
 
-/// Returns the contents of `tokenizer_config.json`. They select a tokenizer class that reads only `tokenizer.json`,
-/// because `tokenizer.json` already contains the effects of the original settings.
+/// Returns the contents of `tokenizer_config.json`. This file selects a tokenizer class that reads only
+/// `tokenizer.json`. That is enough, because `tokenizer.json` already contains the effects of the original settings.
 fn tokenizer(model: &SavedModel) -> Value {
     let tokenizer = &model.tokenizer.parts;
     let mut settings = tokenizer.settings.clone();

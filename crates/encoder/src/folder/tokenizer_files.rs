@@ -148,7 +148,7 @@ impl TokenizerFiles {
     }
 
     /// Applies settings of `tokenizer_config.json`. The tokenizer classes of the `transformers` library use these
-    /// settings instead of those in `tokenizer.json`, so the vectors of the model depend on them.
+    /// settings instead of the settings in `tokenizer.json`, so these settings affect the vectors of the model.
     fn apply_class(&self, inner: &mut tokenizers::Tokenizer, notices: &mut Vec<String>) -> Result<()> {
         let file = self.path.file_name().unwrap_or_default().display();
         let ignored = format!(

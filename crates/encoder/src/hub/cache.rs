@@ -97,8 +97,8 @@ pub(super) fn snapshot(repository: &Path, revision: &str) -> Result<Found> {
     Ok(Found::Complete(Box::new(Snapshot { path, revision: revision.to_owned(), record })))
 }
 
-/// Returns the name of the snapshot for a branch, tag or commit; `None` if the cache has no snapshot or reference file
-/// for it.
+/// Returns the name of the snapshot for `revision` (a branch, tag or commit). Returns `None` if the cache has neither a
+/// snapshot nor a reference file for `revision`.
 fn commit_of(repository: &Path, revision: &str) -> Result<Option<String>> {
     use io::ErrorKind::{IsADirectory, NotADirectory, NotFound};
     let reference = repository.join("refs").join(revision);

@@ -150,8 +150,8 @@ fn range(matrix: &Sparse, max_columns: usize, iterations: usize, seed: u64) -> P
     q
 }
 
-/// Returns the sign of the element with the largest absolute value in a column. A singular vector is unique only up to
-/// its sign; multiplying it by this sign makes it unique.
+/// Returns the sign (1 or -1) of the element with the largest absolute value in a column. A singular vector is unique
+/// only up to the sign; the product of the vector and the returned sign is unique.
 fn sign(matrix: &Panels, col: usize) -> f64 {
     let greatest = (0..matrix.rows)
         .map(|r| matrix.at(r, col))

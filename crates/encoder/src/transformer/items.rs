@@ -30,7 +30,7 @@ pub(super) fn reduction(mode: PoolingMode) -> Reduction {
 /// `rows` is the range of tokens to pool in this window. `total` is the number of tokens to pool in all windows, and
 /// `before` is the number of tokens to pool in earlier windows.
 ///
-/// For `Max` and the mean modes, combining the windows has the same result as pooling the whole input. For `Cls` and
+/// For `Max` and the mean modes, combining the windows gives the same result as pooling the whole input. For `Cls` and
 /// `LastToken`, the result is the mean over the windows, weighted by window size.
 pub(super) fn parts(mode: PoolingMode, rows: Range<usize>, before: usize, total: usize) -> Vec<Part> {
     let total = total.max(1) as f32;

@@ -76,7 +76,8 @@ impl Transfer<'_, '_> {
         Ok(digest)
     }
 
-    /// Returns the SHA-256 of a file in the cache; `None` if the file is missing or has a different size or digest.
+    /// Returns the SHA-256 of a file in the cache. Returns `None` if the file is missing, or if its size or digest is
+    /// not the expected one.
     fn existing_digest(&self, target: &Path, expected: &Expected<'_>) -> Result<Option<String>> {
         if !fs::metadata(target).is_ok_and(|m| m.len() == expected.bytes) {
             return Ok(None);
