@@ -9,8 +9,8 @@ use crate::{Fingerprint, Vectors};
 
 /// Encodes texts and dialogues as vectors of a fixed width.
 ///
-/// The vector of an input does not depend on the other inputs, on their order or on the number of threads. In f32,
-/// rounding can change an element by up to 1e-5. All elements of the vectors are finite.
+/// The vector of an input does not depend on the other inputs, on their order or on the number of threads, except for
+/// rounding errors. In f32, a rounding error is at most 1e-5 per element. All elements of the vectors are finite.
 pub trait Encoder: Send + Sync {
     /// Returns the name for display: the model's name, or a description of a static encoder.
     fn name(&self) -> &str;
@@ -34,8 +34,8 @@ pub trait Encoder: Send + Sync {
         &[]
     }
 
-    /// Returns the number of chunks (groups of inputs) that [`crate::ahead::encode`] encodes in parallel. It is 2 on a
-    /// GPU: the CPU tokenizes one chunk while the GPU computes another.
+    /// Returns the number of chunks (groups of inputs) that [`crate::ahead::encode`] encodes in parallel. The number is
+    /// 2 on a GPU: the CPU tokenizes one chunk while the GPU computes another.
     fn chunks_at_once(&self) -> usize {
         1
     }
@@ -162,7 +162,7 @@ pub enum DialoguePooling {
     Interlocutors,
     /// Mean of the tokens or utterances of the first speaker (p1 in the paper on dial2vec).
     FirstSpeaker,
-    /// Mean of the tokens or utterances of all other speakers (p2 in the paper on dial2vec).
+    /// Mean of the tokens or utterances of all speakers except the first (p2 in the paper on dial2vec).
     OtherSpeakers,
 }
 

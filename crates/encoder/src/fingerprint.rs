@@ -23,7 +23,7 @@ impl Fingerprinter {
         hasher
     }
 
-    /// Adds one property of the encoder to the hash, such as its weights or a setting.
+    /// Adds one property of the encoder to the hash, such as the weights or a setting.
     pub fn part(&mut self, name: &str, bytes: &[u8]) -> &mut Self {
         for piece in [name.as_bytes(), bytes] {
             self.0.update(&(piece.len() as u64).to_le_bytes());

@@ -27,8 +27,8 @@ use turnwise_encoder::Vectors;
 const SCHEMA: &str = "turnwise/bench-ann/1";
 /// Number of passes over all queries for each setting. Only the fastest pass counts.
 const PASSES: usize = 3;
-/// Maximum number of queries with which exact search is timed. Its time hardly varies between queries, so few queries
-/// are enough.
+/// Maximum number of queries with which exact search is timed. The time of exact search hardly varies between queries,
+/// so few queries are enough.
 const EXACT: usize = 200;
 /// Tolerance for comparing scores. A score can change by this amount if its terms are summed in a different order.
 const SAME: f32 = 1e-6;
@@ -64,8 +64,8 @@ pub struct Measured {
     pub turnwise: String,
     /// Description of the machine.
     pub machine: String,
-    /// Random seed with which the queries were drawn from the vectors. It has no meaning if the queries have another
-    /// source.
+    /// Random seed with which the queries were drawn from the vectors. The seed has no meaning if the queries were not
+    /// drawn from the vectors.
     pub seed: u64,
     /// Number of threads for building and for multi-threaded search.
     pub threads: usize,
@@ -92,8 +92,8 @@ pub struct Graph {
     pub build_bytes: Option<u64>,
     /// Size of the graph file in bytes.
     pub file_bytes: u64,
-    /// Size of the graph file without the full vectors, in bytes. A search traverses this part of the file. It reads
-    /// full vectors only for the final candidates.
+    /// Size of the graph file without the full vectors, in bytes. A search traverses this part of the file. The
+    /// search reads full vectors only for the final candidates.
     pub walked_bytes: u64,
     /// Search performance with each setting.
     pub settings: Vec<Setting>,

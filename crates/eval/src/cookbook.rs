@@ -66,7 +66,8 @@ impl Named {
             .find(|path| !path.exists())
     }
 
-    /// Returns whether a built-in recipe has the same name but different content.
+    /// Returns whether this recipe differs from the built-in recipe of the same name. Returns false if no built-in
+    /// recipe has this name.
     pub fn is_changed(&self) -> Result<bool> {
         let built_in = BUILT_IN.iter().find(|(name, _)| *name == self.name);
         built_in.map_or(Ok(false), |(name, text)| Ok(Named::parse(name, text, name)? != *self))

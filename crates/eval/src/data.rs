@@ -46,7 +46,7 @@ pub(crate) fn each_line_of(
     }
 }
 
-/// Returns a hash of the dialogues. It does not depend on the names or formats of their files.
+/// Returns a hash of the dialogues. The hash does not depend on the names or formats of the dialogue files.
 pub fn hash_of_dialogues(dialogues: &[Dialogue]) -> Result<String> {
     hash_of_records(
         dialogues

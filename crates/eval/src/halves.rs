@@ -6,9 +6,9 @@
 //! all speakers, but have no turns in common.
 //!
 //! The neighbors of a first half are searched among the first halves of the other dialogues. The neighbors of a second
-//! half are searched among their second halves. If both searches find the same dialogues, the vectors represent the
-//! topic of the dialogue. The score is low for an encoder that only recognizes that two halves belong to the same
-//! dialogue. It is also low if almost all dialogues have the same vector.
+//! half are searched among the second halves of the other dialogues. If both searches find the same dialogues, the
+//! vectors represent the topic of the dialogue. The score is low for an encoder that only recognizes that two halves
+//! belong to the same dialogue. It is also low if almost all dialogues have the same vector.
 
 use rayon::prelude::*;
 
@@ -19,8 +19,8 @@ use crate::{
 use turnwise_corpus::Dialogue;
 use turnwise_encoder::Vectors;
 
-/// Maximum number of neighbors that are compared per dialogue. This number is also at most the number of dialogues
-/// divided by [`SHARE`].
+/// Number of neighbors that are compared per dialogue. With few dialogues, fewer neighbors are compared: the number of
+/// dialogues divided by [`SHARE`].
 const NEAR: usize = 10;
 const SHARE: usize = 10;
 

@@ -69,12 +69,12 @@ impl<T> Default for Lane<T> {
 struct Blocks<T> {
     host: PinnedHostSlice<T>,
     device: Tensor,
-    /// Event that signals the end of the last copy from `host`.
+    /// Event that signals the end of the last copy from the page-locked memory.
     copied: Option<CudaEvent>,
 }
 
 impl<T: Element> Lane<T> {
-    /// Starts a copy of the values to the device. Returns the tensor on the device before the copy ends. Later
+    /// Starts a copy of the values to a tensor on the device. Returns the tensor without waiting for the copy. Later
     /// computations on the device wait for the copy.
     pub(super) fn send(&mut self, values: &[T], pinned: &Pinned) -> Result<Tensor> {
         let blocks = match &mut self.0 {

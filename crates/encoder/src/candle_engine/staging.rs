@@ -42,7 +42,7 @@ impl Tables {
 pub(super) struct Sent<'a> {
     indices: Tensor,
     numbers: Tensor,
-    /// Reusable memory that contains the tables. It is returned to [`Pinned`] on drop.
+    /// Reusable memory in which the tables are stored. The memory is returned to [`Pinned`] on drop.
     #[cfg(feature = "cuda")]
     slot: Option<(Slot, &'a Pinned)>,
     #[cfg(not(feature = "cuda"))]

@@ -76,12 +76,12 @@ pub struct Config {
     pub positions: usize,
     /// Number of segment embeddings; 0 if there are none.
     pub types: usize,
-    /// Id of the padding token; `None` if the file does not specify it.
+    /// Id of the padding token; `None` if `config.json` does not specify the id.
     pub padding: Option<u32>,
 }
 
 impl Config {
-    /// Reads the configuration. Fails if it has an unsupported setting that would change the vectors.
+    /// Reads the configuration. Fails if an unsupported setting would change the vectors.
     pub fn new(file: &Object) -> Result<Self> {
         refuse_code(file)?;
         let architecture = architecture(file)?;
@@ -219,8 +219,8 @@ fn refuse_variants(file: &Object) -> Result<()> {
     Ok(())
 }
 
-/// Possible names of `sentence_bert_config.json`. In older versions of sentence-transformers, the name depends on the
-/// architecture.
+/// Possible names of the file with the settings of sentence-transformers. Older versions of sentence-transformers use
+/// a different name for each architecture.
 const NAMES: [&str; 7] = [
     "sentence_bert_config.json",
     "sentence_roberta_config.json",
@@ -234,15 +234,15 @@ const NAMES: [&str; 7] = [
 /// Contents of `sentence_bert_config.json`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct SentenceSettings {
-    /// Maximum number of tokens per text; `None` if the file does not set it.
+    /// Maximum number of tokens per text; `None` if the file does not set a maximum.
     pub max_tokens: Option<usize>,
     /// True if texts are converted to lower case before tokenization.
     pub lowercase: bool,
 }
 
 impl SentenceSettings {
-    /// Reads `sentence_bert_config.json`, or the file that replaces it in older versions, from the folder of the
-    /// network. Returns the default settings if there is no such file.
+    /// Reads `sentence_bert_config.json`, or the corresponding file of older versions, from the folder of the network.
+    /// Returns the default settings if none of these files exists.
     pub fn read(folder: &Path) -> Result<Self> {
         for name in NAMES {
             if let Some(file) = Object::read(&folder.join(name))? {
@@ -281,7 +281,7 @@ pub struct Object {
 }
 
 impl Object {
-    /// Reads a file. Returns `None` if it does not exist.
+    /// Reads a file. Returns `None` if the file does not exist.
     pub fn read(path: &Path) -> Result<Option<Self>> {
         match parse::<Value>(path)? {
             None => Ok(None),
@@ -347,7 +347,7 @@ impl Object {
     }
 }
 
-/// Reads and parses a JSON file. Returns `None` if it does not exist.
+/// Reads and parses a JSON file. Returns `None` if the file does not exist.
 pub fn parse<T: DeserializeOwned>(path: &Path) -> Result<Option<T>> {
     let bytes = match fs::read(path) {
         Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),

@@ -151,9 +151,9 @@ pub fn name_of(folder: &Path) -> String {
 const CHUNK: usize = 1 << 20;
 
 impl ModelFolder {
-    /// Returns the fingerprint that identifies the model in an index. It does not depend on the path, the tensor names
-    /// or the split into files. It does not depend on the data type either, as long as the values are the same. Every
-    /// other change that affects the vectors also changes the fingerprint.
+    /// Returns the fingerprint that identifies the model in an index. The fingerprint does not depend on the path, on
+    /// the tensor names, or on how the tensors are split into files. It also does not depend on the data type, as long
+    /// as the values are the same. Every other change that affects the vectors also changes the fingerprint.
     pub fn fingerprint(&self) -> Result<Fingerprint> {
         let mut all = Fingerprinter::new("transformer");
         let shape = &self.config.shape;

@@ -99,8 +99,8 @@ impl Modules {
         Ok(Modules { listed: true, transformer, pooling: Some(pooling), steps, notices: Vec::new() })
     }
 
-    /// Reads the settings of pooling, of the modules after it, and of the whole model. Fails if a setting is invalid or
-    /// not supported.
+    /// Reads the settings of the pooling module, of the modules after the pooling module, and of the whole model. Fails
+    /// if a setting is invalid or not supported.
     pub fn pipeline(&self, folder: &Path, hidden: usize, max_tokens: usize) -> Result<Pipeline> {
         let pooling = match &self.pooling {
             Some(path) => pooling(path, hidden)?,

@@ -14,7 +14,7 @@ use crate::{
     network::{Embeddings, Layer, Linear, Network, Norm, Shape, Table},
 };
 
-/// Parameters of a network, with their names in the weight files. Their shapes have been checked.
+/// Parameters of a network, with their names in the weight files. The shapes of the parameters have been checked.
 #[derive(Debug)]
 pub struct Layout {
     counts: Counts,

@@ -5,12 +5,12 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use turnwise_core::error::{Error, Result};
 
-/// Settings of a model other than its network.
+/// Settings of a model that do not belong to the network: pooling, final steps, prompts and limits.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Pipeline {
     /// Pooling of token vectors into one vector.
     pub pooling: Pooling,
-    /// Steps applied to the pooled vector, in this order.
+    /// Steps applied to the pooled vector, from first to last.
     pub steps: Vec<Step>,
     /// Prompts that are added before a text.
     pub prompts: Prompts,
@@ -43,7 +43,7 @@ impl Pipeline {
 /// Pooling of token vectors into one vector.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Pooling {
-    /// Pooling modes. Their results are concatenated in this order.
+    /// Pooling modes. The results of the modes are concatenated in list order.
     pub modes: Vec<PoolingMode>,
     /// True if pooling includes the tokens of the prompt and the special tokens before it.
     pub include_prompt: bool,

@@ -1,5 +1,5 @@
-//! Saves a model in a folder. turnwise and sentence-transformers can open it and compute the same vectors. The files
-//! have the format of older versions of sentence-transformers, which newer versions also read.
+//! Saves a model in a folder. turnwise and sentence-transformers can open the folder and compute the same vectors. The
+//! files have the format of older versions of sentence-transformers. Newer versions also read this format.
 
 use std::{
     borrow::Cow,
@@ -340,8 +340,8 @@ fn sentence_transformers(model: &SavedModel) -> Value {
     config
 }
 
-/// Returns the contents of `tokenizer_config.json`. They select a tokenizer class that reads only `tokenizer.json`,
-/// because `tokenizer.json` already contains the effects of the original settings.
+/// Returns the contents of `tokenizer_config.json`. This file selects a tokenizer class that reads only
+/// `tokenizer.json`. That is enough, because `tokenizer.json` already contains the effects of the original settings.
 fn tokenizer(model: &SavedModel) -> Value {
     let tokenizer = &model.tokenizer.parts;
     let mut settings = tokenizer.settings.clone();

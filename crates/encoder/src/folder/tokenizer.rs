@@ -1,7 +1,7 @@
 //! Tokenizer: converts text to token ids with the `tokenizers` library, configured as in training.
 //!
 //! Some tokenizers add no token after a text, so the turns of a dialogue would not be separated. [`save_divided`] saves
-//! a copy of such a model with a tokenizer that adds a separator.
+//! a copy of a model with a tokenizer that adds a separator after every text.
 
 use std::{ops::Range, path::Path};
 
@@ -113,8 +113,8 @@ impl Tokenizer {
         Ok((tokenized, ranges))
     }
 
-    /// Truncates the tokens of a text to the maximum, and adds special tokens. Also returns the range of the tokens in
-    /// `pieces` that are kept.
+    /// Adds special tokens to the tokens of a text. Truncates the text so that the total is at most
+    /// [`Tokenizer::max_tokens`]. Also returns the range of the tokens in `pieces` that are kept.
     pub(crate) fn framed(&self, pieces: &[u32]) -> (TokenizedText, Range<usize>) {
         let room = self.parts.max_tokens - self.before.len() - self.after.len();
         let cut = pieces.len().saturating_sub(room);

@@ -148,7 +148,7 @@ impl TokenizerFiles {
     }
 
     /// Applies settings of `tokenizer_config.json`. The tokenizer classes of the `transformers` library use these
-    /// settings instead of those in `tokenizer.json`, so the vectors of the model depend on them.
+    /// settings instead of the settings in `tokenizer.json`, so these settings affect the vectors of the model.
     fn apply_class(&self, inner: &mut tokenizers::Tokenizer, notices: &mut Vec<String>) -> Result<()> {
         let file = self.path.file_name().unwrap_or_default().display();
         let ignored = format!(
@@ -226,8 +226,8 @@ impl TokenizerFiles {
         normalize(&self.path, inner, NormalizerWrapper::Sequence(Sequence::new(all)))
     }
 
-    /// If the tokenizer's file has no rule for special tokens, configures the tokenizer to add the special tokens of
-    /// its class.
+    /// If the tokenizer's file has no rule for special tokens, configures the tokenizer to add the special tokens that
+    /// are usual for the tokenizer class.
     fn frame(&self, inner: &mut tokenizers::Tokenizer) -> Result<()> {
         if self.family == Family::Other || inner.get_post_processor().is_some() {
             return Ok(());
@@ -314,7 +314,7 @@ impl TokenizerFiles {
     }
 }
 
-/// Returns the file with the vocabulary of a tokenizer: `tokenizer.json`, or the file of an older model.
+/// Returns the file with the vocabulary of a tokenizer: `tokenizer.json`, or the vocabulary file of an older model.
 fn source(folder: &Path, family: Family) -> Result<PathBuf> {
     let files: &[&str] = match family {
         Family::Bert => &["tokenizer.json", "vocab.txt"],

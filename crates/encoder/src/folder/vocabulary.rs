@@ -52,8 +52,8 @@ pub fn byte_pairs(
     })
 }
 
-/// Builds a tokenizer from a vocabulary. `parts` returns the other parts of the tokenizer. A special token in `names`
-/// is ignored if it is not in the vocabulary.
+/// Builds a tokenizer from a vocabulary. `parts` returns the tokenizer as JSON, but without the special tokens. A
+/// special token in `names` is ignored if it is not in the vocabulary.
 fn build(
     path: &Path,
     names: &BTreeMap<String, String>,

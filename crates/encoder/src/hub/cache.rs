@@ -97,8 +97,8 @@ pub(super) fn snapshot(repository: &Path, revision: &str) -> Result<Found> {
     Ok(Found::Complete(Box::new(Snapshot { path, revision: revision.to_owned(), record })))
 }
 
-/// Returns the name of the snapshot for a branch, tag or commit; `None` if the cache has no snapshot or reference file
-/// for it.
+/// Returns the name of the snapshot for `revision` (a branch, tag or commit). Returns `None` if the cache has neither a
+/// snapshot nor a reference file for `revision`.
 fn commit_of(repository: &Path, revision: &str) -> Result<Option<String>> {
     use io::ErrorKind::{IsADirectory, NotADirectory, NotFound};
     let reference = repository.join("refs").join(revision);
@@ -111,7 +111,7 @@ fn commit_of(repository: &Path, revision: &str) -> Result<Option<String>> {
     Ok(is_there.then(|| revision.to_owned()))
 }
 
-/// Returns true if the text can be the name of a snapshot. Returns false for path separators, so that a file in `refs`
+/// Returns true if the text can be the name of a snapshot. Only letters and digits are allowed, so a file in `refs`
 /// cannot point outside the cache.
 pub(super) fn is_commit(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|b| b.is_ascii_alphanumeric())
@@ -210,8 +210,8 @@ pub enum Checked {
 }
 
 impl Record {
-    /// Returns how the weights were verified. If the weight files were verified differently, returns the weakest check.
-    /// Returns `None` if the record lists no weight files.
+    /// Returns how the weights were verified. If the weight files were verified in different ways, returns the weakest
+    /// check. Returns `None` if the record lists no weight files.
     pub fn weights_checked(&self) -> Option<Checked> {
         self.files.iter().filter(|f| f.path.ends_with(".safetensors")).map(|f| f.checked).min()
     }

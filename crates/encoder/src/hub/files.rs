@@ -7,7 +7,7 @@ use turnwise_core::error::{Error, IoContext, Result};
 
 use crate::hub::BERT_FAMILY;
 
-/// Weights of a model that is not sharded.
+/// Weight file of a model that is not sharded.
 pub const WEIGHTS: &str = "model.safetensors";
 /// Index of a sharded model: maps each tensor to its weight file.
 pub const WEIGHTS_INDEX: &str = "model.safetensors.index.json";
@@ -85,8 +85,8 @@ fn folder_of(path: &str) -> &str {
 }
 
 /// Returns the files that an encoder needs, sorted. `all` lists all files of the model. Fails if there are no weights
-/// in safetensors format, or if the weights of the network or a module exist only as a pickle. `model` is the name for
-/// error messages.
+/// in safetensors format. Also fails if the weights of the network, or the weights of a module, exist only as a pickle.
+/// `model` is the name for error messages.
 pub fn choose<'a>(model: &str, all: impl IntoIterator<Item = &'a str>) -> Result<Vec<&'a str>> {
     let all: Vec<&str> = all.into_iter().collect();
     let mut chosen: BTreeSet<&str> = all.iter().copied().filter(|path| is_wanted(path)).collect();

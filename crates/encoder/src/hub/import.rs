@@ -28,7 +28,7 @@ pub struct Imported {
     pub path: PathBuf,
     /// Number of bytes copied.
     pub bytes: u64,
-    /// Paths of the copied files, relative to the folder.
+    /// Paths of the copied files, relative to the folder of the model.
     pub files: Vec<String>,
     /// Paths of the files that were not copied, because turnwise does not need them.
     pub left_out: Vec<String>,
@@ -52,7 +52,7 @@ pub fn names(imports: &Path) -> Vec<String> {
     names
 }
 
-/// Copies a model to the folder of imported models. If `name` is `None`, the model gets the name of its folder. `check`
+/// Copies a model to the folder of imported models. If `name` is `None`, the model gets the name of `folder`. `check`
 /// is called with a temporary folder that contains the copy, before the model is imported.
 ///
 /// Fails if the model is incomplete or a static encoder, if the name is invalid or already used, or if `check` fails.

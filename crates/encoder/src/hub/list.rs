@@ -27,7 +27,7 @@ pub struct Entry {
     /// Repository on the hub, as `org/name`; `None` for an imported model.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub repository: Option<String>,
-    /// Width of the vectors; `None` if it is unknown without opening the model.
+    /// Width of the vectors; `None` if the model's `config.json` does not specify the width.
     pub dim: Option<u64>,
     /// Languages of a built-in model; `None` for other models.
     #[serde(skip_serializing_if = "Option::is_none")]

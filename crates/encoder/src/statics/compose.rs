@@ -98,7 +98,7 @@ fn gather(
     Ok(encoded)
 }
 
-/// L2-normalizes a vector if the encoder has this property. A zero vector stays unchanged.
+/// L2-normalizes a vector if `encoder.normalize` is true. A zero vector stays unchanged.
 fn normalize(encoder: &Properties, vector: &mut [f64]) {
     let length = vector.iter().map(|v| v * v).sum::<f64>().sqrt();
     if encoder.normalize && length > 0.0 {

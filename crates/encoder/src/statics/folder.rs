@@ -46,7 +46,7 @@ struct Description {
     settings: Value,
     /// Information about the data that the encoder was fitted on.
     about: Value,
-    /// BLAKE3 digests of the other files, by name.
+    /// BLAKE3 digest of every file in the folder except `turnwise.json`, by file name.
     files: BTreeMap<String, String>,
 }
 
@@ -147,8 +147,8 @@ fn digest(path: &Path) -> Result<blake3::Hash> {
     Ok(blake3::Hasher::new().update_reader(file).at("read", path)?.finalize())
 }
 
-/// Returns the path of a temporary folder next to `folder`. `what` becomes a part of its name. Only turnwise uses such
-/// names, so leftovers of an interrupted run can be removed.
+/// Returns the path of a temporary folder next to `folder`. The name of the temporary folder contains `what`. Only
+/// turnwise uses such names, so leftovers of an interrupted run can be removed.
 fn sibling(folder: &Path, what: &str) -> PathBuf {
     let mut name = folder.file_name().unwrap_or_default().to_owned();
     name.push(format!(".turnwise-{what}"));

@@ -5,8 +5,8 @@
 //! repeatedly multiplied by the matrix and its transpose, and then orthonormalized. The basis converges to the space of
 //! the leading right singular vectors. An exact decomposition in this small space gives the singular vectors.
 //!
-//! No dense matrix with as many rows as the input is stored, so large corpora fit into memory. For a given seed, the
-//! result is bitwise the same on any number of threads.
+//! This module never stores a dense matrix with as many rows as the input, so large corpora fit into memory. For a
+//! given seed, the result is bitwise the same on any number of threads.
 //!
 //! The eigendecomposition uses Jacobi rotations: slow for large matrices, but accurate and always convergent.
 
@@ -21,8 +21,8 @@ pub struct Effort {
     /// Number of basis vectors in addition to the requested components. With more basis vectors, the last components
     /// converge faster.
     pub oversampling: usize,
-    /// Number of multiplications by the matrix and its transpose. The last multiplication is part of the decomposition
-    /// in the small space.
+    /// Number of multiplications of the basis by the matrix and its transpose. The last multiplication is part of the
+    /// final decomposition, after the power iterations.
     pub iterations: usize,
 }
 
@@ -113,8 +113,8 @@ pub struct Svd {
     pub components: Vec<f32>,
 }
 
-/// Computes the `dim` largest singular values and their right singular vectors. Each vector has the sign that makes its
-/// element with the largest absolute value positive.
+/// Computes the `dim` largest singular values and their right singular vectors. The sign of each vector is chosen so
+/// that the element with the largest absolute value is positive.
 pub fn truncated_svd(matrix: &Sparse, dim: usize, effort: Effort, seed: u64) -> Svd {
     // The rank of a matrix exceeds neither the number of rows nor the number of columns.
     let dim = dim.min(matrix.rows()).min(matrix.cols);
@@ -150,8 +150,8 @@ fn range(matrix: &Sparse, max_columns: usize, iterations: usize, seed: u64) -> P
     q
 }
 
-/// Returns the sign of the element with the largest absolute value in a column. A singular vector is unique only up to
-/// its sign; multiplying it by this sign makes it unique.
+/// Returns the sign (1 or -1) of the element with the largest absolute value in a column. A singular vector is unique
+/// only up to the sign; the product of the vector and the returned sign is unique.
 fn sign(matrix: &Panels, col: usize) -> f64 {
     let greatest = (0..matrix.rows)
         .map(|r| matrix.at(r, col))

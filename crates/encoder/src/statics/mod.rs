@@ -33,8 +33,8 @@ pub fn is_static(folder: &Path) -> bool {
     folder::kind(folder).is_some_and(|kind| KINDS.contains(&kind.as_str()))
 }
 
-/// Opens a saved encoder of either kind. Fails if a file is damaged, or if the folder was written by an incompatible
-/// version.
+/// Opens a saved [`TfidfSvd`] or [`WordEncoder`]. Fails if a file is damaged, or if the folder was written by an
+/// incompatible version.
 pub fn open(folder: &Path) -> Result<Box<dyn Encoder>> {
     let contents = folder::open(folder)?;
     match contents.kind() {

@@ -23,7 +23,7 @@ pub(super) struct Panels {
 }
 
 impl Panels {
-    /// Builds a matrix from a function of row and column.
+    /// Builds a matrix. `number` returns the element in the given row and column.
     pub fn from_fn(rows: usize, cols: usize, number: impl Fn(usize, usize) -> f64 + Sync + Send) -> Self {
         let panels = (0..cols.div_ceil(WIDTH))
             .into_par_iter()
@@ -95,16 +95,16 @@ impl Panels {
     /// Returns orthonormal columns that span the same space as the columns of `self`. Linearly dependent columns are
     /// dropped.
     ///
-    /// This is Gram–Schmidt, computed from the Cholesky factor of the Gram matrix. It runs twice, because the second
-    /// pass removes the rounding errors of the first pass.
+    /// The method is Gram–Schmidt, computed from the Cholesky factor of the Gram matrix. There are two passes, because
+    /// the second pass removes the rounding errors of the first pass.
     pub fn orthonormal(&self) -> Self {
         let once = self.times(&orthonormalizer(&self.transposed_times(self), self.cols));
         once.times(&orthonormalizer(&once.transposed_times(&once), once.cols))
     }
 }
 
-/// Returns the columns of the inverse Cholesky factor of a Gram matrix, except for linearly dependent columns. If the
-/// original matrix is multiplied by these columns, the product has orthonormal columns.
+/// Returns the columns of the inverse Cholesky factor of the Gram matrix `products` = AᵀA, without linearly dependent
+/// columns. If A is multiplied by these columns, the product has orthonormal columns.
 fn orthonormalizer(products: &[f64], n: usize) -> Vec<Vec<f64>> {
     let mut columns: Vec<Vec<f64>> = Vec::new();
     for j in 0..n {

@@ -25,7 +25,7 @@ use crate::{
 /// Name of this kind of encoder in `turnwise.json`.
 pub(super) const KIND: &str = "tfidf-svd";
 
-/// Projections with a smaller norm are rounding errors and are treated as zero.
+/// Projections with a norm below this value are rounding errors and are treated as zero.
 const MIN_LENGTH: f64 = 1e-6;
 
 /// Settings for fitting a TF-IDF encoder.
@@ -34,7 +34,7 @@ const MIN_LENGTH: f64 = 1e-6;
 pub struct TfidfSettings {
     /// Width of the vectors. A small corpus can produce fewer dimensions.
     pub dim: usize,
-    /// Minimum document frequency of a kept term, that is, the number of documents that contain it. If no term reaches
+    /// Minimum document frequency: a term is kept if at least this many documents contain the term. If no term reaches
     /// this minimum, 1 is used instead.
     pub min_documents: u32,
     /// Maximum number of terms. The terms with the highest document frequency are kept.

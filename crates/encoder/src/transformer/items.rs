@@ -1,5 +1,5 @@
-//! Items: sequences for the network, each with the rows to pool. A dialogue is one sequence of turns, joined with
-//! separators. A dialogue that is too long is split into windows, between turns if possible.
+//! Items: sequences for the network, each with the rows (token vectors) to pool. A dialogue is one sequence of turns,
+//! joined with separators. A dialogue that is too long is split into windows, between turns if possible.
 
 use std::{collections::HashMap, ops::Range};
 
@@ -30,7 +30,7 @@ pub(super) fn reduction(mode: PoolingMode) -> Reduction {
 /// `rows` is the range of tokens to pool in this window. `total` is the number of tokens to pool in all windows, and
 /// `before` is the number of tokens to pool in earlier windows.
 ///
-/// For `Max` and the mean modes, combining the windows has the same result as pooling the whole input. For `Cls` and
+/// For `Max` and the mean modes, combining the windows gives the same result as pooling the whole input. For `Cls` and
 /// `LastToken`, the result is the mean over the windows, weighted by window size.
 pub(super) fn parts(mode: PoolingMode, rows: Range<usize>, before: usize, total: usize) -> Vec<Part> {
     let total = total.max(1) as f32;
@@ -199,7 +199,7 @@ mod tests {
     }
 
     proptest! {
-        /// The sum over the windows equals the result of pooling the whole sequence.
+        /// The sum of the pooled windows equals the result of pooling the whole sequence.
         #[test]
         fn windows_add_up(lengths in proptest::collection::vec(1usize..6, 1..5)) {
             let total: usize = lengths.iter().sum();

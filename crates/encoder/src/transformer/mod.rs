@@ -47,7 +47,7 @@ pub struct Transformer {
 }
 
 impl Transformer {
-    /// Loads a model. `name` is its display name, and `engine` creates the backend that runs its network. Fails if the
+    /// Loads a model. `name` is the display name, and `engine` creates the backend that runs the network. Fails if the
     /// model does not support a setting, or if a file is damaged.
     pub fn load(name: &str, folder: &ModelFolder, settings: &Settings, engine: &OpenEngine) -> Result<Self> {
         Self::with(name, folder, &folder.network()?, settings, engine)
@@ -196,7 +196,7 @@ impl Transformer {
         Ok(items)
     }
 
-    /// Encodes each dialogue as one sequence, or as several windows if it is too long.
+    /// Encodes each dialogue as one sequence, or as several windows if the sequence is too long.
     fn encode_sequences(&self, dialogues: &[&Dialogue], options: &DialogueOptions) -> Result<Encoded> {
         let prompt = self.prompt(options.prompt.as_deref())?;
         let items: Vec<Vec<Item>> = dialogues
@@ -282,8 +282,8 @@ impl Prompt {
 /// Function that creates the backend for a network. The fingerprint identifies the model.
 pub(super) type OpenEngine<'a> = dyn Fn(&Network, Fingerprint) -> Result<Box<dyn Backend>> + 'a;
 
-/// Returns the fingerprint of a model with the given settings. `model` is its fingerprint with the default settings.
-/// The fingerprint does not depend on device and precision.
+/// Returns the fingerprint of a model with the given settings. `model` is the fingerprint of the same model with
+/// default settings. The fingerprint does not depend on device and precision.
 fn fingerprint(model: Fingerprint, settings: &Settings) -> Fingerprint {
     let layers = settings.tokens.layers.clone().unwrap_or_default();
     // The last layer is the default. Choosing it explicitly does not change the fingerprint.

@@ -22,7 +22,7 @@ use crate::{
     },
 };
 
-/// Computes the pooled vectors of all inputs. For each input, the results of all pools are concatenated.
+/// Computes the pooled vectors of all inputs. For each input, the results of all pooling modes are concatenated.
 pub(super) fn run(
     backend: &dyn Backend,
     budget: &AtomicUsize,
@@ -105,7 +105,7 @@ struct Job<'a, T> {
 }
 
 impl<T> Job<'_, T> {
-    /// Processes a pack. If the device runs out of memory, splits the pack in two halves and processes them one after
+    /// Processes a pack. If the device runs out of memory, splits the pack in two halves and processes one half after
     /// the other. Fails if a single item does not fit into memory.
     fn pack(&self, pack: &[usize]) -> Result<Vec<Piece<T>>> {
         let items: Vec<&Item> = pack.iter().map(|n| &self.items[*n]).collect();

@@ -65,15 +65,15 @@ pub enum Layers {
     /// The last layer.
     #[default]
     Last,
-    /// The layer with this number; 0 is the embeddings.
+    /// The layer with this number; 0 means the embeddings.
     One(usize),
     /// Weighted sum of the first layer (not the embeddings) and the last layer.
     FirstLast(f32, f32),
 }
 
 impl Layers {
-    /// Returns the layers and their weights for a network with `count` layers, in ascending order; `None` if a layer
-    /// does not exist.
+    /// Returns the layers in ascending order, with their weights. `count` is the number of layers of the network.
+    /// Returns `None` if a layer does not exist.
     pub(super) fn weights(&self, count: usize) -> Option<Vec<(usize, f32)>> {
         match *self {
             Layers::Last => Some(vec![(count, 1.0)]),

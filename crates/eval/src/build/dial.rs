@@ -1,5 +1,5 @@
 //! Data sets for the dial2vec tasks. Selects dialogues with exactly one domain, and compares the size of the data set
-//! with the size in the paper.
+//! with the size in the dial2vec paper.
 
 use std::{collections::BTreeMap, fmt, str::FromStr};
 
@@ -9,7 +9,7 @@ use crate::tasks::Skipped;
 use turnwise_core::error::{Error, Result};
 use turnwise_corpus::Dialogue;
 
-/// Name and size of a corpus in Table 1 of the paper.
+/// Name and size of a corpus in Table 1 of the dial2vec paper.
 struct Corpus {
     name: &'static str,
     /// Numbers of dialogues in the splits train, dev and test.
@@ -27,7 +27,7 @@ const CORPORA: [Corpus; 6] = [
 ];
 const SPLITS: [&str; 3] = ["train", "dev", "test"];
 
-/// A data set of the paper: one split of a corpus, for example `sgd/dev`.
+/// A data set of the dial2vec paper: one split of a corpus, for example `sgd/dev`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Published {
     corpus: usize,
@@ -59,12 +59,12 @@ impl fmt::Display for Published {
 }
 
 impl Published {
-    /// Returns the number of dialogues in this data set according to the paper.
+    /// Returns the number of dialogues in this data set, according to the dial2vec paper.
     pub fn dialogues(&self) -> usize {
         CORPORA[self.corpus].dialogues[self.split]
     }
 
-    /// Returns the number of domains in all three splits of the corpus together, according to the paper.
+    /// Returns the number of domains in all three splits of the corpus together, according to the dial2vec paper.
     pub fn domains(&self) -> usize {
         CORPORA[self.corpus].domains
     }
@@ -87,12 +87,12 @@ pub struct DialogueSet {
     pub domains: BTreeMap<String, usize>,
 }
 
-/// Sizes of our data set and of the paper's data set. The sizes are different.
+/// Sizes of our data set and of the data set in the dial2vec paper. The sizes are different.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct SizeDifference {
     /// Number of dialogues and number of domains in our data set.
     pub here: (usize, usize),
-    /// Number of dialogues and number of domains in the paper's data set.
+    /// Number of dialogues and number of domains in the data set of the dial2vec paper.
     pub paper: (usize, usize),
 }
 
@@ -128,8 +128,8 @@ pub(crate) fn with_one_domain(mut dialogues: Vec<Dialogue>, skipped: &mut Vec<Sk
 }
 
 impl DialogueSet {
-    /// Compares the size with the size in the paper. Returns `None` if there is no difference. The paper counts the
-    /// domains in all splits of a corpus, so fewer domains do not count as a difference.
+    /// Compares the size with the size in the dial2vec paper. Returns `None` if there is no difference. The paper
+    /// counts the domains in all splits of a corpus, so fewer domains do not count as a difference.
     pub fn differs(&self, published: Published) -> Option<SizeDifference> {
         let here = (self.dialogues.len(), self.domains.len());
         let paper = (published.dialogues(), published.domains());

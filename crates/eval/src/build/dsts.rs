@@ -73,8 +73,8 @@ impl Drawing {
         Ok(Drawing { pool, intents, wanted, methods, finished: 0, seed, taken, pairs })
     }
 
-    /// Draws pairs of a random sentence and one of its nearest neighbors by a ranker. Only sentences with a score above
-    /// 0 count as neighbors.
+    /// Draws pairs of a random sentence and one of its nearest neighbors. `ranker` finds the neighbors. Only sentences
+    /// with a score above 0 count as neighbors.
     pub fn draw_neighbors(&mut self, ranker: &dyn Ranker, watch: &dyn Progress) -> Result<()> {
         let pool = std::mem::replace(&mut self.pool, Pool::of(Items::Texts(Vec::new())));
         let scorer = ranker.prepare(&pool, watch)?;

@@ -14,11 +14,11 @@ use turnwise_corpus::{Dialogue, Role, Turn};
 /// Options for building a response selection data set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ResponseOptions {
-    /// Number of candidates per sample, including the correct one.
+    /// Number of candidates per sample, including the correct response.
     pub of: usize,
     /// Minimum number of turns before a response.
     pub context: usize,
-    /// Whether to remove the names of the speakers in the context from the candidates.
+    /// Whether to remove speaker names from the candidates, for each speaker in the context.
     pub strip_names: bool,
     /// Random seed for drawing the wrong candidates.
     pub seed: u64,
@@ -47,8 +47,11 @@ pub struct ResponseSet {
     pub leaks: usize,
 }
 
-/// Creates a sample for every turn that has text, enough turns before it, and another speaker than the previous turn.
-/// Returns an error if there is no such turn, or if other dialogues contain too few distinct turns as wrong candidates.
+/// Creates a sample for every suitable turn. A turn is suitable if it has text, enough turns before it, and a speaker
+/// who differs from the speaker of the previous turn.
+///
+/// Returns an error if no turn is suitable. Also returns an error if the other dialogues contain too few distinct turns
+/// to draw the wrong candidates from.
 pub fn response_set(dialogues: &[Dialogue], wanted: ResponseOptions) -> Result<ResponseSet> {
     let others: Vec<(usize, &Turn)> = dialogues
         .iter()

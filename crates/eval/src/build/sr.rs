@@ -19,11 +19,11 @@ use turnwise_core::{
 #[cfg_attr(feature = "clap", derive(clap::ValueEnum))]
 #[serde(rename_all = "lowercase")]
 pub enum CandidateSelection {
-    /// As in the text of DialogueCSE's paper: the top 100 by BM25. Of these, the sentences with other intents
-    /// are negative; of those with the same intent, the 30 best are positive and the rest is dropped.
+    /// As in the text of DialogueCSE's paper: the candidates are the top 100 sentences by BM25. Candidates with a
+    /// different intent are negative. The 30 best candidates with the same intent are positive.
     Text,
-    /// As in DialogueCSE's released files: up to 30 random sentences with the same intent are positive. The 40 best by
-    /// BM25 with other intents are negative.
+    /// As in DialogueCSE's released files: up to 30 random sentences with the same intent are positive. Of the
+    /// sentences with a different intent, the top 40 by BM25 are negative.
     Released,
 }
 
@@ -39,7 +39,7 @@ impl CandidateSelection {
 
 /// Number of candidates in [`CandidateSelection::Text`].
 const CANDIDATES: usize = 100;
-/// Maximum number of positive candidates in either [`CandidateSelection`].
+/// Maximum number of positive candidates, for both methods of [`CandidateSelection`].
 const POSITIVE: usize = 30;
 /// Number of negative candidates in [`CandidateSelection::Released`].
 const NEGATIVE: usize = 40;

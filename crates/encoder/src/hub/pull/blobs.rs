@@ -42,14 +42,14 @@ pub(super) struct Expected<'a> {
 pub(super) struct Transfer<'a, 'w> {
     pub(super) client: &'a Client,
     pub(super) watch: &'w mut dyn Progress,
-    /// Number of bytes that are in the cache, including bytes downloaded by earlier transfers.
+    /// Number of bytes of this transfer that are in the cache, including bytes downloaded by earlier transfers.
     pub(super) present: u64,
     pub(super) total: u64,
     /// Number of bytes downloaded by this transfer.
     pub(super) fetched: u64,
 }
 
-/// A partially downloaded file, with a hasher that has read its content so far.
+/// A partially downloaded file. The hasher contains the hash state of the bytes downloaded so far.
 struct PartialFile {
     path: PathBuf,
     file: File,
@@ -76,7 +76,8 @@ impl Transfer<'_, '_> {
         Ok(digest)
     }
 
-    /// Returns the SHA-256 of a file in the cache; `None` if the file is missing or has a different size or digest.
+    /// Returns the SHA-256 of a file in the cache. Returns `None` if the file is missing, or if its size or digest is
+    /// not the expected one.
     fn existing_digest(&self, target: &Path, expected: &Expected<'_>) -> Result<Option<String>> {
         if !fs::metadata(target).is_ok_and(|m| m.len() == expected.bytes) {
             return Ok(None);
@@ -126,7 +127,7 @@ impl Transfer<'_, '_> {
         }
     }
 
-    /// Requests the rest of a file once, and appends it to the partial file.
+    /// Requests the rest of a file without retries, and appends the response to the partial file.
     fn fetch_rest(
         &mut self,
         partial: &mut PartialFile,

@@ -1,5 +1,5 @@
 //! HTTP requests to the hub, with retries. A request can be stopped at any time. This module follows redirects itself,
-//! so that it never sends the token to a different host.
+//! so that the access token is never sent to a different host.
 
 use std::{
     fs,
@@ -298,7 +298,8 @@ fn number(headers: &HeaderMap, name: &str) -> Option<u64> {
     headers.get(name)?.to_str().ok()?.trim().parse().ok()
 }
 
-/// Returns the start of the byte range in the header `content-range`: 100 for `bytes 100-199/200`.
+/// Returns the start of the byte range in the header `content-range`: 100 for `bytes 100-199/200`. Returns `None` if
+/// the header is missing or invalid.
 fn range_start(headers: &HeaderMap) -> Option<u64> {
     let range = headers.get("content-range")?.to_str().ok()?;
     range.trim().strip_prefix("bytes ")?.split('-').next()?.trim().parse().ok()

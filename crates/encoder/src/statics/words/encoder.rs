@@ -142,7 +142,8 @@ impl StaticEncoder for WordEncoder {
 }
 
 const CHUNK: usize = 4096;
-/// Maximum number of documents from which the common component is computed. They are evenly spaced in the corpus.
+/// Maximum number of documents from which the common component is computed. These documents are evenly spaced in the
+/// corpus.
 const SAMPLE: usize = 100_000;
 /// Maximum number of power iterations. If one component dominates, a few iterations are enough.
 const STEPS: usize = 500;

@@ -94,8 +94,9 @@ impl WordTable {
 /// Splits a text into words, and returns their row numbers in the table. Words that are not in the table are left out.
 ///
 /// A word is looked up in three forms: as analyzed for search (lower case, without apostrophes), in lower case, and
-/// exactly as written. The first form in the table is used. In a script without spaces, text is segmented greedily. At
-/// each letter, the longest matching word of the table is taken. A letter that starts no word is skipped.
+/// exactly as written. The first of these forms that the table contains is used. In a script without spaces, text is
+/// segmented greedily. At each letter, the longest matching word of the table is taken. A letter that starts no word is
+/// skipped.
 pub(super) fn rows(table: &WordTable, text: &str) -> Vec<u32> {
     let mut rows = Vec::new();
     let mut rest = text;
