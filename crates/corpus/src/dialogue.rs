@@ -158,7 +158,7 @@ impl Dialogue {
             let turns = self.turns.len();
             return Err(format!("the dialogue has {turns} turns; the maximum is {MAX_TURNS}").into());
         }
-        let mut last = 0;
+        let mut last = 0u32;
         for turn in &mut self.turns {
             if turn.number.0 == 0 {
                 turn.number = TurnNo(last.saturating_add(1));
