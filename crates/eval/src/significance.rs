@@ -78,7 +78,7 @@ pub fn holm(probabilities: &[f64]) -> Vec<f64> {
 /// Confidence level of the intervals.
 const WITHIN: f64 = 0.95;
 
-/// Difference between two results in one measure that has a value for each query.
+/// Difference between two benchmark results in one measure. The measure has a value for each query.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Difference {
     /// Name of the measure.

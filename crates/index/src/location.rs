@@ -87,7 +87,7 @@ pub trait EngineWriter: DialogueSink {
 pub struct ChangeToken(String);
 
 impl ChangeToken {
-    /// Creates a token from a text that differs after each change.
+    /// Creates a token from `state`, a text that is different after each change of the data.
     pub fn new(state: String) -> Self {
         ChangeToken(state)
     }

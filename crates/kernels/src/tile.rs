@@ -95,7 +95,7 @@ pub(super) struct Tiles<F, E, const M: usize, const V: usize> {
     /// Epilogue that converts complete sums to results.
     pub epilogue: E,
     pub activation: Option<Activation>,
-    /// Pointer to the memory to prefetch, and number of units to prefetch with each tile.
+    /// Pointer to the memory to prefetch, and number of 32-bit units to prefetch with each tile.
     pub next: (*const u32, usize),
     pub format: PhantomData<F>,
 }

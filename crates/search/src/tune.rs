@@ -87,8 +87,8 @@ fn grid() -> Vec<Fusion> {
 }
 
 impl Tuned {
-    /// Returns the fusion with the best MAP. Returns `None` if its MAP or the expected MAP is not greater than the MAP
-    /// of the current default.
+    /// Returns the fusion with the best MAP. Returns `None` if its MAP, or its MAP estimated for new queries, is not
+    /// greater than the MAP of the current default.
     pub fn better(&self) -> Option<&Tried> {
         let best = self.tried.first()?;
         (self.expected.map > self.default_quality.map && best.quality.map > self.default_quality.map)

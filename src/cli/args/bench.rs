@@ -192,7 +192,7 @@ pub(crate) struct BenchArgs {
     /// Ranker to evaluate (see the list at the end); repeatable
     #[arg(short, long = "ranker", value_name = "RANKER", default_values = ["bm25", "model"])]
     pub(crate) rankers: Vec<String>,
-    /// Follow the text of the paper, or its released code
+    /// Follow the text of the dial2vec paper, or the code released with it
     // Only `bench dialogues` uses and shows this option. The other tasks accept and ignore it.
     #[arg(long, value_enum, value_name = "PROFILE", default_value = "paper", hide = true)]
     pub(crate) profile: Profile,

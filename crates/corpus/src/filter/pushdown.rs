@@ -75,7 +75,7 @@ fn fields<'a>(keys: impl Iterator<Item = &'a String> + 'a) -> impl Iterator<Item
     named.chain(keys.map(|key| Field::Meta(key.clone())))
 }
 
-/// Returns whether the facts of a dialogue include the values that `field` has in the turns. Texts and turn numbers
+/// Returns whether the facts (encoded field values) of a dialogue include the values of `field` in its turns. Texts and turn numbers
 /// are excluded, because they would produce too many facts.
 fn indexes_turn_values(field: &Field) -> bool {
     !matches!(field, Field::Text | Field::Turn)
@@ -137,7 +137,7 @@ impl Filter {
     }
 
     /// Returns whether the value in a fact satisfies the condition with index `test`. `value` is the fact without its
-    /// prefix. Returns `None` for the marker of a long text. The condition of `field!=x` is `field=x`, and
+    /// prefix. Returns `None` for the marker of a long text. For `field!=x`, tests `field=x`;
     /// [`Filter::decide`] negates the result.
     pub fn fact_matches(&self, test: usize, value: &str) -> Option<bool> {
         let mut chars = value.chars();

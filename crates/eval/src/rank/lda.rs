@@ -8,8 +8,8 @@ use turnwise_core::{
 };
 use turnwise_encoder::Vectors;
 
-/// Ranker by latent Dirichlet allocation (LDA): compares the topic mixtures of the documents. It supports no separate
-/// queries.
+/// Ranker by latent Dirichlet allocation (LDA): compares the topic mixtures of the documents. Each query must be one
+/// of the documents.
 #[derive(Debug, Clone, Copy)]
 pub struct Lda {
     /// Number of topics.

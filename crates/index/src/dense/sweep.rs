@@ -43,7 +43,7 @@ struct RecentVector {
 /// Owner of a vector: an utterance or a dialogue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Owner {
-    /// An owner that was in the index when the graphs were built.
+    /// An utterance or dialogue that was in the index when the graphs were built.
     Built {
         /// Index of the owner among the utterances or dialogues in the graphs, in descending order of ids.
         row: u32,
@@ -52,7 +52,7 @@ pub enum Owner {
         /// The turn; `None` for a whole dialogue.
         turn: Option<TurnNo>,
     },
-    /// An owner in a dialogue that is newer than the graphs.
+    /// An utterance or dialogue that is newer than the graphs.
     Recent {
         /// Index of the owner's dialogue among the dialogues that are newer than the graphs.
         place: u32,

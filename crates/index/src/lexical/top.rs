@@ -101,8 +101,8 @@ struct Chosen {
     seq: Seq,
 }
 
-/// Returns the `k` best documents, and further documents that tie with the last of them. Each segment adds at most `k`
-/// documents.
+/// Returns the `k` best documents, and documents with the same score as the last of them. At most `k` documents of each
+/// segment are returned, including those with equal scores.
 fn choose(state: &SearchState, found: &[Vec<(DocId, f32)>], k: usize) -> Vec<Chosen> {
     let mut all = Vec::new();
     for (segment, documents) in found.iter().enumerate() {

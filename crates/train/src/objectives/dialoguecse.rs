@@ -1,11 +1,12 @@
 //! DialogueCSE: contrastive learning of utterance embeddings with matching-guided embeddings.
 //!
 //! The embedding of a response is compared with its context-aware embedding. `U` and `R` are the token embeddings of a
-//! context turn and of the response. The matching-guided embedding is `R̂ = M·R` with `M = U·Rᵀ/√d`. The turns are
-//! aggregated by a mean (I₂) or a weighted mean (I₁), then the tokens by a mean.
+//! context turn and of the response. The matching-guided embedding of a context turn is `R̂ = M·R` with `M = U·Rᵀ/√d`.
+//! The context-aware embedding is a mean of all R̂: first over the context turns (in the paper, I₂ is the plain mean and
+//! I₁ a weighted mean), then over the tokens.
 //!
-//! `M` has no softmax, so the mean over the tokens of a turn can be moved inside: `mean(M·R) = (mean(U)·Rᵀ/√d)·R`.
-//! The token-by-token matrix is therefore never computed.
+//! `M` has no softmax, so the mean over the tokens of a turn can be moved into the product:
+//! `mean(M·R) = (mean(U)·Rᵀ/√d)·R`. The token-by-token matrix is therefore never computed.
 
 use candle_core::{D, Device, Result as Candle, Tensor};
 

