@@ -75,8 +75,8 @@ fn fields<'a>(keys: impl Iterator<Item = &'a String> + 'a) -> impl Iterator<Item
     named.chain(keys.map(|key| Field::Meta(key.clone())))
 }
 
-/// Returns whether the facts (encoded field values) of a dialogue include the values of `field` in its turns. Texts and turn numbers
-/// are excluded, because they would produce too many facts.
+/// Returns whether the facts (encoded field values) of a dialogue include the values of `field` in its turns. Texts
+/// and turn numbers are excluded, because they would produce too many facts.
 fn indexes_turn_values(field: &Field) -> bool {
     !matches!(field, Field::Text | Field::Turn)
 }

@@ -55,7 +55,8 @@ const ROLES: [(&str, &str, &str); 5] = [
 ];
 
 impl TokenizerFiles {
-    /// Reads the configuration files of the tokenizer. Fails if the folder has neither `tokenizer.json` nor a supported vocabulary file.
+    /// Reads the configuration files of the tokenizer. Fails if the folder has neither `tokenizer.json` nor a supported
+    /// vocabulary file.
     pub fn open(
         folder: &Path,
         architecture: Architecture,
