@@ -46,11 +46,11 @@ fn requests() -> Vec<(String, SearchRequest)> {
     let rrf = Fusion { method: FusionMethod::Rrf, bm25: 1.0, ..Fusion::default() };
     all.extend([
         ("default mode".to_owned(), request("parcel late tomorrow")),
-        ("rrf".to_owned(), SearchRequest { fusion: Some(rrf), ..hybrid("refund 订单 invoice") }),
+        ("rrf".to_owned(), SearchRequest { fusion: Some(rrf.into()), ..hybrid("refund 订单 invoice") }),
         (
             "weights".to_owned(),
             SearchRequest {
-                fusion: Some(Fusion { bm25: 2.0, ..Fusion::default() }),
+                fusion: Some(Fusion { bm25: 2.0, ..Fusion::default() }.into()),
                 ..hybrid("train ticket")
             },
         ),

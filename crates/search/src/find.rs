@@ -7,7 +7,8 @@ use rayon::prelude::*;
 
 use super::{
     Candidates, FusionMethod, HitKind, Mode, Response, SCHEMA, SearchRequest, Searcher, Timings,
-    fuse::{FusedCandidate, fuse},
+    context::{ContextScore, ContextScorer},
+    fuse::{CandidateScores, FusedCandidate, fuse},
     hits::HitBuilder,
     query::{Query, QueryVectors},
     request::MAX_HITS,
@@ -15,7 +16,7 @@ use super::{
 use turnwise_core::Result;
 use turnwise_encoder::TextOptions;
 use turnwise_index::{
-    engine::{Candidate, Prefetch, SearchModes, View, unsupported},
+    engine::{Candidate, Engine, Prefetch, SearchModes, View, unsupported},
     vectors::Kind,
 };
 
@@ -58,7 +59,8 @@ impl Searcher {
         query.warnings.extend(self.engine.notes(kind, mode.modes(), request.mode.is_none()));
         let wanted = request.offset + request.k;
         let reranked = request.rerank.map_or(0, |rerank| rerank.top);
-        let fusion = self.fusion(request);
+        let fusion = self.fusion(request, kind);
+        let scores = Scores { engine: self.engine(), view, query: &query };
         let fused = if mode == Mode::Hybrid { request.candidates } else { 1 };
         let deepest = MAX_HITS.min(self.engine.capabilities().deepest);
         let mut depth = wanted.max(reranked).max(fused).min(deepest);
@@ -72,8 +74,7 @@ impl Searcher {
                 if mode == Mode::Hybrid && fusion.method == FusionMethod::Weighted {
                     view.prefetch(kind, &lists.lexical_only(), Prefetch::Vectors)?;
                 }
-                let cosine = |candidate: &FusedCandidate| query.cosine(view, candidate);
-                let mut ranked = fuse(mode, &fusion, [&lists.dense, &lists.bm25], &cosine)?;
+                let mut ranked = fuse(mode, &fusion, [&lists.dense, &lists.bm25], &scores)?;
                 self.rerank(view, request, &query, &mut ranked)?;
                 HitBuilder {
                     engine: self.engine(),
@@ -142,6 +143,23 @@ impl Searcher {
             return refused("a minimum percentile", "use a minimum score (--min-score)");
         }
         Ok(())
+    }
+}
+
+/// Computes scores of the candidates of one search.
+struct Scores<'a> {
+    engine: &'a dyn Engine,
+    view: &'a dyn View,
+    query: &'a Query,
+}
+
+impl CandidateScores for Scores<'_> {
+    fn cosine(&self, candidate: &FusedCandidate) -> Result<Option<f32>> {
+        self.query.cosine(self.view, candidate)
+    }
+
+    fn in_context(&self, candidates: &[FusedCandidate]) -> Result<Vec<ContextScore>> {
+        ContextScorer::new(self.engine, self.view, self.query)?.scores(candidates)
     }
 }
 
@@ -215,10 +233,11 @@ impl Searcher {
         let has_plain_query = |request: &&SearchRequest| {
             request.context.is_empty() && request.check().is_ok() && !request.query.is_empty()
         };
-        let mut texts: Vec<&str> = Vec::new();
+        let mut texts: Vec<String> = Vec::new();
         for request in requests.iter().filter(has_plain_query) {
-            if self.mode(request)? != Mode::Bm25 {
-                texts.push(&request.query);
+            let mode = self.mode(request)?;
+            if mode != Mode::Bm25 {
+                texts.push(self.named_speakers(request, mode)?.removed_from(&request.query));
             }
         }
         texts.sort_unstable();
@@ -231,8 +250,8 @@ impl Searcher {
         // Long queries are encoded separately, because the warning about truncation belongs to one query.
         let limit = encoder.max_tokens().map_or(usize::MAX, |tokens| tokens.saturating_sub(8));
         texts.retain(|text| text.len() <= limit);
-        let encoded = encoder.encode(&texts, &options)?;
+        let encoded = encoder.encode(&texts.iter().map(String::as_str).collect::<Vec<_>>(), &options)?;
         let vectors = encoded.vectors.rows().map(<[f32]>::to_vec);
-        Ok(texts.into_iter().map(str::to_owned).zip(vectors).collect())
+        Ok(texts.into_iter().zip(vectors).collect())
     }
 }

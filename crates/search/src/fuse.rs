@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::{Fusion, FusionMethod, Mode};
+use super::{ContextTerm, Fusion, FusionMethod, Mode, context::ContextScore};
 use turnwise_core::{IdKey, Result, TurnNo};
 use turnwise_index::{
     engine::{Candidate, Version},
@@ -33,6 +33,8 @@ pub(super) struct FusedCandidate {
     pub(super) cosine: Option<f32>,
     /// Score that determines the rank.
     pub(super) score: f32,
+    /// Scores in the conversation. `None` unless the fusion method is context.
+    pub(super) context: Option<ContextScore>,
     /// Rank and score before reranking. `None` if the candidate was not reranked.
     pub(super) before: Option<RankedScore>,
 }
@@ -44,13 +46,22 @@ impl FusedCandidate {
     }
 }
 
+/// Computes the scores of candidates that are not in the candidate lists.
+pub(super) trait CandidateScores {
+    /// Returns the cosine of a candidate that is not in the dense list; `None` if the candidate has no vector.
+    fn cosine(&self, candidate: &FusedCandidate) -> Result<Option<f32>>;
+
+    /// Returns the scores of all candidates in their conversations, in the order of the candidates.
+    fn in_context(&self, candidates: &[FusedCandidate]) -> Result<Vec<ContextScore>>;
+}
+
 /// Fuses the dense and the lexical list, and returns all candidates, best first. Candidates with equal scores are
-/// sorted later, by id. `cosine` computes the cosine of a candidate that is not in the dense list.
+/// sorted later, by id.
 pub(super) fn fuse(
     mode: Mode,
     fusion: &Fusion,
     [dense, bm25]: [&[Candidate]; 2],
-    cosine: &dyn Fn(&FusedCandidate) -> Result<Option<f32>>,
+    scores: &dyn CandidateScores,
 ) -> Result<Vec<FusedCandidate>> {
     let mut found: HashMap<(Version, Option<TurnNo>), FusedCandidate> =
         HashMap::with_capacity(dense.len() + bm25.len());
@@ -64,6 +75,7 @@ pub(super) fn fuse(
                 bm25: None,
                 cosine: None,
                 score: 0.0,
+                context: None,
                 before: None,
             });
             let ranked = Some(RankedScore { rank: n + 1, score: entry.score });
@@ -74,32 +86,46 @@ pub(super) fn fuse(
         }
     }
     let mut all: Vec<FusedCandidate> = found.into_values().collect();
+    if mode == Mode::Hybrid {
+        match fusion.method {
+            FusionMethod::Context => {
+                let context = scores.in_context(&all)?;
+                all.iter_mut()
+                    .zip(context)
+                    .for_each(|(candidate, context)| candidate.context = Some(context));
+            }
+            // If only the lexical search has found a candidate, its cosine is not known yet.
+            FusionMethod::Weighted => {
+                for candidate in all.iter_mut().filter(|candidate| candidate.cosine.is_none()) {
+                    candidate.cosine = scores.cosine(candidate)?;
+                }
+            }
+            FusionMethod::Rrf => {}
+        }
+    }
     for candidate in &mut all {
         candidate.score = match mode {
             Mode::Dense => candidate.dense.map_or(f32::MIN, |ranked| ranked.score),
             Mode::Bm25 => candidate.bm25.map_or(f32::MIN, |ranked| ranked.score),
-            Mode::Hybrid => {
-                // If only the lexical search has found a candidate, its cosine is not known yet.
-                if candidate.cosine.is_none() && fusion.method == FusionMethod::Weighted {
-                    candidate.cosine = cosine(candidate)?;
-                }
-                parts(fusion, candidate).into_iter().flatten().sum()
-            }
+            Mode::Hybrid => parts(fusion, candidate).into_iter().flatten().sum(),
         };
     }
     all.sort_by(|a, b| b.score.total_cmp(&a.score).then((a.version, a.turn).cmp(&(b.version, b.turn))));
     Ok(all)
 }
 
-/// Returns the contributions of the dense and the lexical list to the fused score; `None` if a list does not
-/// contribute.
-pub(super) fn parts(fusion: &Fusion, candidate: &FusedCandidate) -> [Option<f32>; 2] {
+/// Returns the contributions of the dense list, the lexical list and the speaker to the fused score; `None` for a part
+/// that does not contribute.
+pub(super) fn parts(fusion: &Fusion, candidate: &FusedCandidate) -> [Option<f32>; 3] {
     let rank = |ranked: RankedScore| 1.0 / (fusion.k + ranked.rank as f32);
+    let context = candidate.context.unwrap_or_default();
     let [dense, bm25] = match fusion.method {
+        FusionMethod::Context => [context.cosine, Some(scaled(context.bm25)).filter(|part| *part > 0.0)],
         FusionMethod::Rrf => [candidate.dense.map(rank), candidate.bm25.map(rank)],
         FusionMethod::Weighted => [candidate.cosine, candidate.bm25.map(|ranked| scaled(ranked.score))],
     };
-    [dense.map(|part| fusion.dense * part), bm25.map(|part| fusion.bm25 * part)]
+    let speaker = context.speaker.then_some(fusion.speaker);
+    [dense.map(|part| fusion.dense * part), bm25.map(|part| fusion.bm25 * part), speaker]
 }
 
 impl Fusion {
@@ -132,12 +158,29 @@ pub struct Explanation {
     /// Contribution of each query term to the BM25 score.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub terms: Vec<TermScore>,
+    /// Scores of the hit in its conversation. Present only if the fusion method is context.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub context: Option<ContextExplanation>,
     /// Computation of the fused score. Present only if the search mode is hybrid.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fusion: Option<FusionExplanation>,
     /// Rank and score before reranking. Absent if the hit was not reranked.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub before: Option<RankedScore>,
+}
+
+/// Scores of an utterance together with its neighbors.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+pub struct ContextExplanation {
+    /// Cosine of the query with the utterance and its neighbors. Null if the utterance has no vector.
+    pub cosine: Option<f32>,
+    /// BM25 score of the utterance and its neighbors.
+    pub bm25: f32,
+    /// Contribution of each query term to this BM25 score, highest first.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub terms: Vec<ContextTerm>,
+    /// True if the query names the speaker of the utterance.
+    pub speaker: bool,
 }
 
 /// Computation of a fused score from the contributions of the dense and the lexical search.
@@ -151,6 +194,9 @@ pub struct FusionExplanation {
     pub from_dense: Option<f32>,
     /// Weighted contribution of the lexical search. Null if the hit is not in the lexical list.
     pub from_bm25: Option<f32>,
+    /// Contribution of the speaker. Absent unless the query names the speaker of the hit.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub from_speaker: Option<f32>,
     /// Sum of the contributions.
     pub score: f32,
 }
@@ -158,15 +204,21 @@ pub struct FusionExplanation {
 impl Explanation {
     pub(super) fn of(mode: Mode, fusion: &Fusion, candidate: &FusedCandidate) -> Self {
         let fused = || {
-            let [from_dense, from_bm25] = parts(fusion, candidate);
-            let score = [from_dense, from_bm25].into_iter().flatten().sum();
-            FusionExplanation { by: *fusion, from_dense, from_bm25, score }
+            let [from_dense, from_bm25, from_speaker] = parts(fusion, candidate);
+            let score = [from_dense, from_bm25, from_speaker].into_iter().flatten().sum();
+            FusionExplanation { by: *fusion, from_dense, from_bm25, from_speaker, score }
         };
         Explanation {
             dense: candidate.dense,
             cosine: candidate.cosine,
             bm25: candidate.bm25,
             terms: Vec::new(),
+            context: candidate.context.map(|context| ContextExplanation {
+                cosine: context.cosine,
+                bm25: context.bm25,
+                terms: Vec::new(),
+                speaker: context.speaker,
+            }),
             fusion: (mode == Mode::Hybrid).then(fused),
             before: candidate.before,
         }
@@ -178,6 +230,19 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+
+    /// The same cosine for each candidate, and no context.
+    struct Constant(Option<f32>);
+
+    impl CandidateScores for Constant {
+        fn cosine(&self, _: &FusedCandidate) -> Result<Option<f32>> {
+            Ok(self.0)
+        }
+
+        fn in_context(&self, _: &[FusedCandidate]) -> Result<Vec<ContextScore>> {
+            unreachable!()
+        }
+    }
 
     fn list(scores: &[(u64, f32)]) -> Vec<Candidate> {
         let entry = |(seq, score): &(u64, f32)| Candidate {
@@ -193,12 +258,12 @@ mod tests {
     fn reciprocal_rank_fusion_follows_the_formula() {
         let (dense, bm25) = (list(&[(1, 0.9), (2, 0.8)]), list(&[(2, 7.0), (3, 5.0)]));
         let rrf = Fusion { method: FusionMethod::Rrf, bm25: 1.0, ..Fusion::default() };
-        let fused = fuse(Mode::Hybrid, &rrf, [&dense, &bm25], &|_| Ok(None)).unwrap();
+        let fused = fuse(Mode::Hybrid, &rrf, [&dense, &bm25], &Constant(None)).unwrap();
         assert_eq!(fused.iter().map(|c| c.version.0).collect::<Vec<_>>(), [2, 1, 3]);
         assert_eq!(fused[0].score, 1.0 / 62.0 + 1.0 / 61.0);
         assert_eq!((fused[1].score, fused[2].score), (1.0 / 61.0, 1.0 / 62.0));
         let weights = Fusion { dense: 3.0, k: 1.0, ..rrf };
-        let fused = fuse(Mode::Hybrid, &weights, [&dense, &bm25], &|_| Ok(None)).unwrap();
+        let fused = fuse(Mode::Hybrid, &weights, [&dense, &bm25], &Constant(None)).unwrap();
         assert_eq!(fused[1].score, 3.0 / 2.0);
     }
 
@@ -206,7 +271,7 @@ mod tests {
     fn weighted_fusion_sums_the_cosine_and_the_scaled_bm25_score() {
         let (dense, bm25) = (list(&[(1, 0.9), (2, 0.8), (4, 0.7)]), list(&[(2, 10.0), (3, 5.0)]));
         let fusion = Fusion { method: FusionMethod::Weighted, dense: 0.5, bm25: 2.0, ..Fusion::default() };
-        let fused = fuse(Mode::Hybrid, &fusion, [&dense, &bm25], &|_| Ok(Some(0.3))).unwrap();
+        let fused = fuse(Mode::Hybrid, &fusion, [&dense, &bm25], &Constant(Some(0.3))).unwrap();
         let of = |seq| fused.iter().find(|c| c.version.0 == seq).unwrap().score;
         assert!((of(2) - (0.4 + 1.0)).abs() < 1e-6 && (of(1) - 0.45).abs() < 1e-6);
         // The cosine is also computed for a candidate that only the lexical search has found.
@@ -223,7 +288,7 @@ mod tests {
             let method = if rrf { FusionMethod::Rrf } else { FusionMethod::Weighted };
             let fusion = Fusion { method, ..Fusion::default() };
             for mode in [Mode::Hybrid, Mode::Dense] {
-                let fused = fuse(mode, &fusion, [&list(&entries), &[]], &|_| Ok(None)).unwrap();
+                let fused = fuse(mode, &fusion, [&list(&entries), &[]], &Constant(None)).unwrap();
                 let order: Vec<u64> = fused.iter().map(|c| c.version.0).collect();
                 prop_assert!(order.windows(2).all(|pair| pair[0] < pair[1]), "{order:?}");
             }

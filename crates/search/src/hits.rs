@@ -3,7 +3,10 @@
 
 use std::{cell::Cell, collections::HashMap};
 
-use super::{Explanation, Fusion, Group, Hit, Mode, SearchRequest, fuse::FusedCandidate, query::Query};
+use super::{
+    Explanation, Fusion, Group, Hit, Mode, SearchRequest, context::ContextScorer, fuse::FusedCandidate,
+    query::Query,
+};
 use turnwise_core::{IdKey, Result, vectors::cosine};
 use turnwise_corpus::{Dialogue, Turn};
 use turnwise_index::{
@@ -34,6 +37,7 @@ struct LoadedCandidate {
 impl HitBuilder<'_> {
     /// Builds the hits from candidates that are sorted by score.
     pub(super) fn build(&self, ranked: Vec<FusedCandidate>) -> Result<Vec<Hit>> {
+        let all = ranked.clone();
         let wanted = self.request.offset + self.request.k;
         self.fetch_ahead(&ranked, wanted)?;
         let mut shown: Vec<Hit> = Vec::new();
@@ -62,7 +66,7 @@ impl HitBuilder<'_> {
                     continue;
                 }
                 if shown.len() < wanted
-                    && let Some(hit) = self.hit(loaded)?
+                    && let Some(hit) = self.hit(loaded, &all)?
                 {
                     if let Some(group) = group {
                         groups.insert(group, shown.len());
@@ -109,8 +113,9 @@ impl HitBuilder<'_> {
         Ok(all)
     }
 
-    /// Builds the hit of a candidate. Returns `None` if its score or percentile is too low.
-    fn hit(&self, loaded: LoadedCandidate) -> Result<Option<Hit>> {
+    /// Builds the hit of a candidate. Returns `None` if its score or percentile is too low. `all` are all candidates of
+    /// the search.
+    fn hit(&self, loaded: LoadedCandidate, all: &[FusedCandidate]) -> Result<Option<Hit>> {
         let LoadedCandidate { candidate, dialogue, at } = loaded;
         let too_low = || self.too_low.set(self.too_low.get() + 1);
         if self.request.min_score.is_some_and(|least| candidate.score < least) {
@@ -123,7 +128,7 @@ impl HitBuilder<'_> {
             return Ok(None);
         }
         let explanation =
-            self.request.explain.then(|| self.explanation(&candidate, &dialogue)).transpose()?;
+            self.request.explain.then(|| self.explanation(&candidate, &dialogue, all)).transpose()?;
         let turns = at.is_none().then_some(dialogue.turns.len());
         let at = match at {
             Some(at) => at,
@@ -198,10 +203,18 @@ impl HitBuilder<'_> {
         Ok(best.map_or(0, |(_, at)| at))
     }
 
-    fn explanation(&self, candidate: &FusedCandidate, dialogue: &Dialogue) -> Result<Explanation> {
+    fn explanation(
+        &self,
+        candidate: &FusedCandidate,
+        dialogue: &Dialogue,
+        all: &[FusedCandidate],
+    ) -> Result<Explanation> {
         let mut explanation = Explanation::of(self.mode, &self.fusion, candidate);
         if let (Some(_), Some(words)) = (candidate.bm25, &self.query.words) {
             explanation.terms = self.view.explain(self.query.kind, words, &dialogue.id, candidate.turn)?;
+        }
+        if let Some(context) = &mut explanation.context {
+            context.terms = ContextScorer::new(self.engine, self.view, self.query)?.terms(candidate, all)?;
         }
         Ok(explanation)
     }

@@ -22,6 +22,7 @@
 //! ```
 
 pub mod clusters;
+mod context;
 pub mod duplicates;
 mod facets;
 mod find;
@@ -33,15 +34,19 @@ mod rerank;
 mod respond;
 mod response;
 mod scan;
+mod speakers;
 #[cfg(test)]
 mod tests;
 mod tune;
 
 use std::{path::Path, sync::Arc};
 
+pub use context::ContextTerm;
 pub use facets::{DEFAULT_FACETS, Facet, FacetValue, Facets};
-pub use fuse::{BM25_HALF_SCORE, Explanation, FusionExplanation, RankedScore};
-pub use request::{Fusion, FusionMethod, Group, HitKind, Mode, Rerank, RerankMethod, SearchRequest};
+pub use fuse::{BM25_HALF_SCORE, ContextExplanation, Explanation, FusionExplanation, RankedScore};
+pub use request::{
+    Fusion, FusionMethod, FusionOptions, Group, HitKind, Mode, Rerank, RerankMethod, SearchRequest,
+};
 pub use rerank::{matching_guided, maxsim};
 pub use respond::{Replies, Reply, ReplySource, RespondRequest};
 pub use response::{Candidates, EffectiveQuery, Hit, Response, SCHEMA, Timings, WeightedText};

@@ -3,7 +3,8 @@
 use std::{borrow::Cow, collections::HashMap};
 
 use super::{
-    EffectiveQuery, Mode, RerankMethod, SearchRequest, Searcher, WeightedText, fuse::FusedCandidate,
+    EffectiveQuery, FusionMethod, Mode, RerankMethod, SearchRequest, Searcher, WeightedText,
+    fuse::FusedCandidate, speakers::NamedSpeakers,
 };
 use turnwise_core::{Error, IdKey, Result, TurnNo, vectors::normalize};
 use turnwise_corpus::{Dialogue, Turn};
@@ -28,13 +29,23 @@ pub(super) struct Query {
     /// Item given by `like`, as the key of its dialogue and its turn number. The hits exclude this item. The turn
     /// number is `None` if the item is a dialogue.
     pub(super) itself: Option<(IdKey, Option<TurnNo>)>,
+    /// Speakers that the query names, sorted.
+    pub(super) speakers: Vec<String>,
     pub(super) warnings: Vec<String>,
 }
 
 impl Query {
     fn new(text: String, kind: Kind) -> Self {
-        let warnings = Vec::new();
-        Query { text, kind, vector: None, words: None, effective: None, itself: None, warnings }
+        Query {
+            text,
+            kind,
+            vector: None,
+            words: None,
+            effective: None,
+            itself: None,
+            speakers: Vec::new(),
+            warnings: Vec::new(),
+        }
     }
 
     /// Returns the cosine of a candidate with the query. `None` if the query or the candidate has no vector.
@@ -119,14 +130,17 @@ impl Searcher {
             query.words = Some(words);
         }
         if mode != Mode::Bm25 {
+            let named = self.named_speakers(request, mode)?;
+            let dense = named.removed_from(&request.query);
+            query.speakers = named.speakers;
             let context = request.context.iter().map(String::as_str).filter(|t| !t.trim().is_empty());
-            let texts: Vec<&str> = context.chain([request.query.as_str()]).collect();
+            let texts: Vec<&str> = context.chain([dense.as_str()]).collect();
             let weights = weights(texts.len(), request.decay);
-            query.vector = Some(match vectors.get(request.query.as_str()).filter(|_| texts.len() == 1) {
+            query.vector = Some(match vectors.get(dense.as_str()).filter(|_| texts.len() == 1) {
                 Some(vector) => vector.clone(),
                 None => self.average(&texts, &weights, &mut query.warnings)?,
             });
-            if texts.len() > 1 {
+            if texts.len() > 1 || dense != request.query {
                 let weighted = |(text, weight): (&&str, &f32)| WeightedText {
                     weight: *weight,
                     text: (*text).to_owned(),
@@ -138,6 +152,15 @@ impl Searcher {
             }
         }
         Ok(query)
+    }
+
+    /// Returns the speakers that the query of a request names. Only context fusion uses them.
+    pub(super) fn named_speakers(&self, request: &SearchRequest, mode: Mode) -> Result<NamedSpeakers> {
+        let kind = request.of.kind();
+        if mode != Mode::Hybrid || self.fusion(request, kind).method != FusionMethod::Context {
+            return Ok(NamedSpeakers::default());
+        }
+        NamedSpeakers::find(self.engine(), &request.query)
     }
 
     fn similar_query(&self, view: &dyn View, like: &Like, text: String, mode: Mode) -> Result<Query> {

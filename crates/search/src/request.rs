@@ -49,7 +49,7 @@ pub struct SearchRequest {
     pub candidates: usize,
     /// Fusion of the dense list and the lexical list. By default, the tuned fusion of the index, or else the built-in
     /// default.
-    pub fusion: Option<Fusion>,
+    pub fusion: Option<FusionOptions>,
     /// Reranking of the best candidates.
     pub rerank: Option<Rerank>,
     /// Whether to return an explanation of the score with each hit.
@@ -139,23 +139,90 @@ pub struct Fusion {
     pub dense: f32,
     /// Weight of the lexical list.
     pub bm25: f32,
+    /// Score that context fusion adds if the query names the speaker of the hit.
+    pub speaker: f32,
 }
 
 impl Default for Fusion {
     fn default() -> Self {
-        Fusion { method: FusionMethod::default(), k: 60.0, dense: 1.0, bm25: 0.3 }
+        Fusion::of(FusionMethod::default())
     }
 }
 
 impl Fusion {
+    /// Returns the built-in settings of a fusion method.
+    pub fn of(method: FusionMethod) -> Self {
+        let bm25 = if method == FusionMethod::Context { 0.75 } else { 0.3 };
+        Fusion { method, k: 60.0, dense: 1.0, bm25, speaker: 0.2 }
+    }
+
+    /// Returns the built-in fusion for a kind of hits.
+    pub fn for_kind(kind: Kind) -> Self {
+        Fusion::of(match kind {
+            Kind::Utterances => FusionMethod::Context,
+            Kind::Dialogues => FusionMethod::Weighted,
+        })
+    }
+
     /// Returns an error if a weight or `k` is invalid, or if both weights are 0.
     pub fn check(&self) -> Result<()> {
         let usable = |number: &f32| number.is_finite() && *number >= 0.0;
-        if [self.dense, self.bm25, self.k].iter().all(usable) && [self.dense, self.bm25] != [0.0; 2] {
+        let numbers = [self.dense, self.bm25, self.k, self.speaker];
+        if numbers.iter().all(usable) && [self.dense, self.bm25] != [0.0; 2] {
             return Ok(());
         }
         Err(Error::input("fusion weights and k must be non-negative numbers, and the weights not both 0")
-            .with_hint("the default weights are 1 for dense and 0.3 for bm25"))
+            .with_hint(
+                "the default weights are 1 for dense, and 0.75 (context) or 0.3 (weighted, rrf) for bm25",
+            ))
+    }
+}
+
+/// Settings of the fusion in a request. Settings that are not given have the defaults of the method.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct FusionOptions {
+    /// Fusion method. By default, context for utterances and weighted for dialogues.
+    pub method: Option<FusionMethod>,
+    /// Constant `k` of reciprocal rank fusion. By default, 60.
+    pub k: Option<f32>,
+    /// Weight of the dense list. By default, 1.
+    pub dense: Option<f32>,
+    /// Weight of the lexical list. By default, 0.75 for context, and 0.3 for weighted and rrf.
+    pub bm25: Option<f32>,
+    /// Score that context fusion adds if the query names the speaker of the hit. By default, 0.2.
+    pub speaker: Option<f32>,
+}
+
+impl FusionOptions {
+    /// Returns the complete settings for a kind of hits. Whole dialogues have no context, so context fusion becomes
+    /// weighted fusion for them.
+    pub fn resolve(&self, kind: Kind) -> Fusion {
+        let method = match self.method {
+            Some(FusionMethod::Context) | None => Fusion::for_kind(kind).method,
+            Some(method) => method,
+        };
+        let default = Fusion::of(method);
+        Fusion {
+            method,
+            k: self.k.unwrap_or(default.k),
+            dense: self.dense.unwrap_or(default.dense),
+            bm25: self.bm25.unwrap_or(default.bm25),
+            speaker: self.speaker.unwrap_or(default.speaker),
+        }
+    }
+}
+
+impl From<Fusion> for FusionOptions {
+    fn from(fusion: Fusion) -> Self {
+        let Fusion { method, k, dense, bm25, speaker } = fusion;
+        FusionOptions {
+            method: Some(method),
+            k: Some(k),
+            dense: Some(dense),
+            bm25: Some(bm25),
+            speaker: Some(speaker),
+        }
     }
 }
 
@@ -164,6 +231,9 @@ impl Fusion {
 #[cfg_attr(feature = "clap", derive(clap::ValueEnum))]
 #[serde(rename_all = "lowercase")]
 pub enum FusionMethod {
+    /// Weighted sum of the scores of an utterance in its conversation: the cosine with the utterance and its
+    /// neighbors, and the scaled BM25 score of the words in them. The speaker counts if the query names a speaker.
+    Context,
     /// Weighted sum of the cosine and the scaled BM25 score, which is s / (s + 10) for a score s.
     #[default]
     Weighted,
@@ -234,8 +304,8 @@ impl SearchRequest {
             let message = format!("the number of hits plus the offset must be at most {most}");
             return wrong(&message, "`corpus export --filter` exports all dialogues that match a filter");
         }
-        if let Some(fusion) = &self.fusion {
-            fusion.check()?;
+        if let Some(options) = &self.fusion {
+            options.resolve(self.of.kind()).check()?;
         }
         if !(0.0..=1.0).contains(&self.decay) {
             return wrong("the context decay must be a number from 0 to 1", "the default is 0.5");
@@ -277,7 +347,7 @@ mod tests {
                 .unwrap();
         assert_eq!(
             (request.mode, request.k, request.fusion),
-            (Some(Mode::Dense), 10, Some(Fusion { k: 10.0, ..Fusion::default() }))
+            (Some(Mode::Dense), 10, Some(FusionOptions { k: Some(10.0), ..FusionOptions::default() }))
         );
         assert_eq!(request.filter.as_ref().unwrap().as_str(), "role=user");
         let json = serde_json::to_string(&request).unwrap();

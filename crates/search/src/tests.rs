@@ -168,16 +168,15 @@ proptest! {
     fn pages_and_groups_agree_with_the_full_list(
         seeds in proptest::collection::vec(any::<u32>(), 2..25),
         mode in proptest::sample::select(vec![Mode::Hybrid, Mode::Dense, Mode::Bm25]),
-        weighted: bool,
+        method in proptest::sample::select(vec![FusionMethod::Context, FusionMethod::Weighted, FusionMethod::Rrf]),
         offset in 0usize..6,
     ) {
         let dir = tempfile::tempdir().unwrap();
         let root = dir.path().join("index");
         index(&root, &seeds, true);
         let searcher = searcher(&root);
-        let method = if weighted { FusionMethod::Weighted } else { FusionMethod::Rrf };
         // `candidates` is so large that both lists are complete. The score of a hit is then the same on every page.
-        let fusion = Some(Fusion { method, ..Fusion::default() });
+        let fusion = Some(FusionOptions::from(Fusion::of(method)));
         let base = SearchRequest { fusion, candidates: 500, k: 400, ..request(mode, HitKind::Utterances) };
         let all = searcher.search(&base).unwrap().hits;
         let order = |a: &Hit, b: &Hit| b.score.total_cmp(&a.score).then(b.id.cmp(&a.id));
@@ -228,16 +227,23 @@ fn some_index() -> (tempfile::TempDir, Searcher) {
 #[test]
 fn explanations_add_up_to_the_score() {
     let (_dir, searcher) = some_index();
-    for method in [FusionMethod::Rrf, FusionMethod::Weighted] {
+    for method in [FusionMethod::Context, FusionMethod::Rrf, FusionMethod::Weighted] {
         for of in [HitKind::Utterances, HitKind::Dialogues] {
-            let fusion = Some(Fusion { method, dense: 0.7, bm25: 1.3, ..Fusion::default() });
+            let fusion = Some(Fusion { dense: 0.7, bm25: 1.3, ..Fusion::of(method) }.into());
             let request = SearchRequest { explain: true, fusion, ..request(Mode::Hybrid, of) };
             for hit in searcher.search(&request).unwrap().hits {
                 let why = hit.explanation.unwrap();
                 let fused = why.fusion.unwrap();
-                let sum = fused.from_dense.unwrap_or_default() + fused.from_bm25.unwrap_or_default();
+                let parts = [fused.from_dense, fused.from_bm25, fused.from_speaker];
+                let sum: f32 = parts.into_iter().flatten().sum();
                 assert!((sum - hit.score).abs() < 1e-6 && fused.score == hit.score);
-                if method == FusionMethod::Weighted {
+                assert_eq!(why.context.is_some(), fused.by.method == FusionMethod::Context);
+                if let Some(context) = &why.context {
+                    let terms: f32 = context.terms.iter().map(|term| term.score).sum();
+                    assert!((terms - context.bm25).abs() < 1e-4, "{context:?}");
+                    assert!(why.bm25.is_none_or(|place| context.bm25 > place.score - 1e-4), "{context:?}");
+                }
+                if fused.by.method == FusionMethod::Weighted {
                     let words =
                         why.bm25.map_or(0.0, |place| 1.3 * place.score / (place.score + BM25_HALF_SCORE));
                     assert!((0.7 * why.cosine.unwrap() + words - hit.score).abs() < 1e-6);

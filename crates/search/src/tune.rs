@@ -7,15 +7,16 @@ use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Fusion, FusionMethod, Mode, SearchRequest, Searcher,
+    Fusion, FusionMethod, FusionOptions, Mode, SearchRequest, Searcher,
+    context::{ContextScore, ContextScorer},
     find::{Lists, lists},
-    fuse::{FusedCandidate, fuse},
+    fuse::{CandidateScores, FusedCandidate, fuse},
     query::{Query, QueryVectors, kind_of},
 };
 use turnwise_core::{DialogueId, Error, IdKey, IoContext, Result, TurnNo, files};
 use turnwise_corpus::Time;
 use turnwise_index::{
-    engine::{Prefetch, Version, View},
+    engine::{Engine, Prefetch, Version, View},
     vectors::Kind,
 };
 use turnwise_measures::ranking::{RELEVANT, Ranking};
@@ -78,7 +79,10 @@ fn grid() -> Vec<Fusion> {
     const WEIGHTS: [f32; 10] = [0.0, 0.05, 0.1, 0.2, 0.3, 0.5, 0.75, 1.0, 2.0, 4.0];
     let base = Fusion { dense: 1.0, ..Fusion::default() };
     let mut all = vec![Fusion { method: FusionMethod::Weighted, dense: 0.0, bm25: 1.0, ..base }];
-    all.extend(WEIGHTS.map(|bm25| Fusion { method: FusionMethod::Weighted, bm25, ..base }));
+    for method in [FusionMethod::Weighted, FusionMethod::Context] {
+        all.extend(WEIGHTS.map(|bm25| Fusion { method, bm25, ..base }));
+    }
+    all.push(Fusion::of(FusionMethod::Context));
     for k in [10.0, 60.0] {
         let rrf = |bm25: &f32| Fusion { method: FusionMethod::Rrf, k, bm25: *bm25, ..base };
         all.extend(WEIGHTS[1..].iter().map(rrf));
@@ -123,8 +127,11 @@ impl Searcher {
             let message = "fewer than two queries have a relevant result in the index";
             return Err(Error::data(message).with_hint(hint));
         }
-        let default = self.fusion(&SearchRequest::default());
+        let kind = kind_of(&judged[0].request, self.engine.view().as_ref())?;
+        let default = self.fusion(&SearchRequest::default(), kind);
         let mut fusions = grid();
+        // Whole dialogues have no context.
+        fusions.retain(|fusion| kind == Kind::Utterances || fusion.method != FusionMethod::Context);
         if !fusions.iter().any(|fusion| ranks_alike(fusion, &default)) {
             fusions.push(default);
         }
@@ -167,60 +174,101 @@ impl Searcher {
 
     /// Returns the ranking quality of each fusion for one labeled query, in the order of `fusions`.
     fn qualities(&self, labeled: &LabeledQuery, fusions: &[Fusion]) -> Result<Vec<Quality>> {
-        let request = SearchRequest { mode: Some(Mode::Hybrid), ..labeled.request.clone() };
-        let candidates = request.candidates.max(DEPTH);
-        request.check()?;
+        let request = |method| SearchRequest {
+            mode: Some(Mode::Hybrid),
+            fusion: Some(FusionOptions { method: Some(method), ..FusionOptions::default() }),
+            ..labeled.request.clone()
+        };
+        // Only context fusion recognizes speakers in the query, so its candidate lists can be different.
+        let request = [FusionMethod::Context, FusionMethod::Weighted].map(request);
+        request[0].check()?;
         let mut view = self.engine.view();
-        let query = self.query(view.as_ref(), &request, Mode::Hybrid, &QueryVectors::new())?;
-        if let Some(filter) = &request.filter {
-            view.admit(filter, query.kind, Mode::Hybrid.modes())?;
+        let kind = kind_of(&request[0], view.as_ref())?;
+        if let Some(filter) = &request[0].filter {
+            view.admit(filter, kind, Mode::Hybrid.modes())?;
         }
         let view = view.as_ref();
-        let lists = lists(view, &request, &query, candidates, &mut Default::default())?;
+        let with_context = self.judge(view, &request[0], &labeled.relevant)?;
+        let same = with_context.query.speakers.is_empty();
+        let without = if same { None } else { Some(self.judge(view, &request[1], &labeled.relevant)?) };
+        let judge = |fusion: &Fusion| match (&without, fusion.method) {
+            (Some(without), FusionMethod::Weighted | FusionMethod::Rrf) => without.quality(fusion),
+            _ => with_context.quality(fusion),
+        };
+        fusions.iter().map(judge).collect()
+    }
+
+    /// Fetches the candidates of a request for the evaluation of several fusions.
+    fn judge<'a>(
+        &'a self,
+        view: &'a dyn View,
+        request: &SearchRequest,
+        relevant: &'a [String],
+    ) -> Result<Judge<'a>> {
+        let query = self.query(view, request, Mode::Hybrid, &QueryVectors::new())?;
+        let candidates = request.candidates.max(DEPTH);
+        let lists = lists(view, request, &query, candidates, &mut Default::default())?;
         for of in [&lists.dense, &lists.bm25] {
             view.prefetch(query.kind, of, Prefetch::Records)?;
             view.prefetch(query.kind, of, Prefetch::Vectors)?;
         }
-        let judge =
-            Judge { view, query: &query, lists, relevant: &labeled.relevant, cache: RefCell::default() };
-        fusions.iter().map(|fusion| judge.quality(fusion)).collect()
+        Ok(Judge { engine: self.engine(), view, query, lists, relevant, cache: RefCell::default() })
     }
 }
 
-/// Returns whether two fusions are equal. Ignores `k` for weighted fusion, which does not use it.
+/// Returns whether two fusions are equal. Ignores `k` unless the method is RRF, which is the only one that uses it.
 fn ranks_alike(a: &Fusion, b: &Fusion) -> bool {
     (a.method, a.dense, a.bm25) == (b.method, b.dense, b.bm25)
-        && (a.method == FusionMethod::Weighted || a.k == b.k)
+        && (a.method != FusionMethod::Rrf || a.k == b.k)
 }
 
 /// Evaluator of fusions for one request. All fusions use the same candidate lists.
 struct Judge<'a> {
+    engine: &'a dyn Engine,
     view: &'a dyn View,
-    query: &'a Query,
+    query: Query,
     lists: Lists,
     relevant: &'a [String],
     cache: RefCell<Cache>,
 }
 
-/// Cache of the cosines and ids of candidates, so that they are computed or read only once for all fusions.
+/// Cache of the scores and ids of candidates, so that they are computed or read only once for all fusions.
 #[derive(Default)]
 struct Cache {
     cosines: HashMap<(Version, Option<TurnNo>), Option<f32>>,
+    in_context: HashMap<(Version, Option<TurnNo>), ContextScore>,
     ids: HashMap<IdKey, Option<DialogueId>>,
+}
+
+impl CandidateScores for Judge<'_> {
+    fn cosine(&self, candidate: &FusedCandidate) -> Result<Option<f32>> {
+        let at = (candidate.version, candidate.turn);
+        if let Some(known) = self.cache.borrow().cosines.get(&at) {
+            return Ok(*known);
+        }
+        let cosine = self.query.cosine(self.view, candidate)?;
+        self.cache.borrow_mut().cosines.insert(at, cosine);
+        Ok(cosine)
+    }
+
+    /// All fusions have the same candidates, so the first call computes the scores of all later calls.
+    fn in_context(&self, candidates: &[FusedCandidate]) -> Result<Vec<ContextScore>> {
+        let item = |candidate: &FusedCandidate| (candidate.version, candidate.turn);
+        if self.cache.borrow().in_context.is_empty() {
+            let scores = ContextScorer::new(self.engine, self.view, &self.query)?.scores(candidates)?;
+            self.cache.borrow_mut().in_context = candidates.iter().map(item).zip(scores).collect();
+        }
+        let known = &self.cache.borrow().in_context;
+        Ok(candidates
+            .iter()
+            .map(|candidate| known.get(&item(candidate)).copied().unwrap_or_default())
+            .collect())
+    }
 }
 
 impl Judge<'_> {
     fn quality(&self, fusion: &Fusion) -> Result<Quality> {
-        let cosine = |candidate: &FusedCandidate| -> Result<Option<f32>> {
-            let at = (candidate.version, candidate.turn);
-            if let Some(known) = self.cache.borrow().cosines.get(&at) {
-                return Ok(*known);
-            }
-            let cosine = self.query.cosine(self.view, candidate)?;
-            self.cache.borrow_mut().cosines.insert(at, cosine);
-            Ok(cosine)
-        };
-        let ranked = fuse(Mode::Hybrid, fusion, [&self.lists.dense, &self.lists.bm25], &cosine)?;
+        let ranked = fuse(Mode::Hybrid, fusion, [&self.lists.dense, &self.lists.bm25], self)?;
         let mut named = Vec::with_capacity(ranked.len());
         for candidate in ranked {
             if self.query.itself == Some((candidate.dialogue, candidate.turn)) {
@@ -347,10 +395,18 @@ impl Tuning {
 }
 
 impl Searcher {
-    /// Returns the fusion of the request. If the request sets none, returns the tuned fusion of the index, or else the
-    /// built-in default.
-    pub fn fusion(&self, request: &SearchRequest) -> Fusion {
-        request.fusion.or(self.tuning.as_ref().map(|tuning| tuning.fusion)).unwrap_or_default()
+    /// Returns the fusion of the request for a kind of hits. If the request sets none, returns the tuned fusion of the
+    /// index, or else the built-in default.
+    pub fn fusion(&self, request: &SearchRequest, kind: Kind) -> Fusion {
+        match (&request.fusion, &self.tuning) {
+            (Some(options), _) => options.resolve(kind),
+            (None, Some(tuning))
+                if kind == Kind::Utterances || tuning.fusion.method != FusionMethod::Context =>
+            {
+                tuning.fusion
+            }
+            (None, _) => Fusion::for_kind(kind),
+        }
     }
 
     /// Returns the tuned defaults of the index; `None` if the index was not tuned.

@@ -7,7 +7,9 @@ use clap::{Arg, Args, Subcommand};
 use super::{at_least_one, parse_value};
 use turnwise_corpus::filter::Filter;
 use turnwise_index::dense::Builder;
-use turnwise_search::{Fusion, FusionMethod, Group, HitKind, Mode, Rerank, RerankMethod, SearchRequest};
+use turnwise_search::{
+    FusionMethod, FusionOptions, Group, HitKind, Mode, Rerank, RerankMethod, SearchRequest,
+};
 use turnwise_text::Analyzer;
 
 #[derive(Debug, Args)]
@@ -150,9 +152,9 @@ pub(crate) struct QueryArgs {
     pub(crate) window: usize,
     /// Minimum score of a hit; the scale depends on --mode and --fusion
     ///
-    /// dense: the cosine, from -1 to 1. bm25: the BM25 score, which has no upper limit. hybrid with weighted
-    /// fusion: the weighted sum, at most 1.3 with the default weights. hybrid with rrf: at most about 0.02 with the
-    /// defaults. With --rerank, the score of the reranking. --explain shows how a score was computed.
+    /// dense: the cosine, from -1 to 1. bm25: the BM25 score, which has no upper limit. hybrid with context or weighted
+    /// fusion: the weighted sum, at most 1.95 or 1.3 with the default weights. hybrid with rrf: at most about 0.02 with
+    /// the defaults. With --rerank, the score of the reranking. --explain shows how a score was computed.
     #[arg(long, value_name = "SCORE")]
     pub(crate) min_score: Option<f32>,
     /// Minimum percentile of a hit, from 0 to 100
@@ -178,10 +180,10 @@ pub(crate) struct QueryArgs {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Fusion and ranking")]
 pub(crate) struct RankingArgs {
-    /// How hybrid search combines the dense and BM25 scores [default: weighted]
+    /// How hybrid search combines the dense and BM25 scores [default: context for utterances, weighted for dialogues]
     ///
-    /// `search tune --save` stores other defaults for --fusion, --rrf-k, --dense-weight and --bm25-weight in the index. If you
-    /// give one of these four options, none of the stored defaults is used.
+    /// `search tune --save` stores other defaults for this option and the weights in the index. If you give this option or a
+    /// weight, none of the stored defaults is used.
     #[arg(long, value_enum, value_name = "METHOD")]
     pub(crate) fusion: Option<FusionMethod>,
     /// With --fusion rrf: constant k of reciprocal rank fusion [default: 60]
@@ -193,11 +195,14 @@ pub(crate) struct RankingArgs {
     /// Weight of the dense results in hybrid search [default: 1]
     #[arg(long, value_name = "WEIGHT")]
     pub(crate) dense_weight: Option<f32>,
-    /// Weight of the BM25 results in hybrid search [default: 0.3]
+    /// Weight of the BM25 results in hybrid search [default: 0.75 with --fusion context, else 0.3]
     ///
-    /// Use a higher value, such as 1, for queries with names and numbers.
+    /// Use a higher value for queries with names and numbers.
     #[arg(long, value_name = "WEIGHT")]
     pub(crate) bm25_weight: Option<f32>,
+    /// With --fusion context: score to add if the query names the speaker of the hit [default: 0.2]
+    #[arg(long, value_name = "SCORE")]
+    pub(crate) speaker_weight: Option<f32>,
     /// With --mode hybrid: number of hits to take from each of the two lists, dense and BM25
     ///
     /// More hits are taken if they are needed, for example for a large -k.
@@ -256,18 +261,15 @@ Parts that cannot be parsed are ignored, with a warning.";
 impl RankingArgs {
     /// Returns the settings for combining lexical and dense scores; `None` if no option sets any of them. Settings that
     /// are not given have the built-in defaults, not the saved values.
-    fn fusion(&self) -> Option<Fusion> {
-        let numbers = [self.rrf_k, self.dense_weight, self.bm25_weight];
-        if self.fusion.is_none() && numbers == [None; 3] {
-            return None;
-        }
-        let default = Fusion::default();
-        Some(Fusion {
-            method: self.fusion.unwrap_or(default.method),
-            k: self.rrf_k.unwrap_or(default.k),
-            dense: self.dense_weight.unwrap_or(default.dense),
-            bm25: self.bm25_weight.unwrap_or(default.bm25),
-        })
+    fn fusion(&self) -> Option<FusionOptions> {
+        let options = FusionOptions {
+            method: self.fusion,
+            k: self.rrf_k,
+            dense: self.dense_weight,
+            bm25: self.bm25_weight,
+            speaker: self.speaker_weight,
+        };
+        Some(options).filter(|options| *options != FusionOptions::default())
     }
 }
 

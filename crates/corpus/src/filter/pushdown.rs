@@ -103,6 +103,11 @@ impl FactNames {
         Ok(FactNames([format!("{OF_TURNS}{name}"), name]))
     }
 
+    /// Returns the fact of a turn, or of the dialogue itself, with the text `value` in this field.
+    pub fn text(&self, value: &str) -> String {
+        format!("{}t{value}", self.0[1])
+    }
+
     /// Returns the value in `fact`. Returns `None` if the fact does not start with a prefix in `self`, or if the
     /// fact contains only the marker for a long text.
     pub fn value<'f>(&self, fact: &'f str) -> Option<&'f str> {

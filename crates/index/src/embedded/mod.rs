@@ -192,6 +192,14 @@ impl Engine for Embedded {
         Ok(KeywordQuery::of_terms(self.lexical()?.informative_terms(text, kind, most)?.terms().to_vec()))
     }
 
+    fn term_weights(&self, kind: Kind, terms: &[String]) -> Result<Vec<f32>> {
+        self.lexical()?.term_weights(kind, terms)
+    }
+
+    fn speakers(&self, name: &str, most: usize) -> Result<Vec<String>> {
+        self.lexical()?.speakers(name, most)
+    }
+
     fn percentile(&self, from: Kind, to: Kind, cosine: f32) -> Result<Option<f64>> {
         match &self.dense {
             Some(dense) => Ok(dense.background(from, to)?.percentile(cosine)),

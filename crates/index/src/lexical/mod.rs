@@ -8,6 +8,7 @@ mod facets;
 mod query;
 mod select;
 mod side;
+mod speakers;
 mod sum;
 mod tail;
 #[cfg(test)]

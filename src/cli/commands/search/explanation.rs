@@ -2,7 +2,7 @@
 
 use crate::cli::{commands::vectors::shortened, prelude::*};
 use turnwise_search::{
-    BM25_HALF_SCORE, EffectiveQuery, Explanation, FusionExplanation, FusionMethod, Hit, RankedScore,
+    BM25_HALF_SCORE, ContextExplanation, EffectiveQuery, Explanation, FusionExplanation, FusionMethod, Hit, RankedScore,
     Response, Timings,
 };
 
@@ -49,6 +49,9 @@ pub(super) fn hit(found: &Response, hit: &Hit, why: &Explanation, out: &mut dyn 
     if let Some(fused) = &why.fusion {
         line(0, format!("{:.4} = {}", fused.score, sum(fused, why)))?;
     }
+    if let Some(context) = &why.context {
+        in_context(context, hit, &mut line)?;
+    }
     if let (None, Some(cosine)) = (why.dense, why.cosine) {
         line(1, format!("dense: cosine {cosine:.4}, not among the dense candidates"))?;
     }
@@ -73,22 +76,53 @@ pub(super) fn hit(found: &Response, hit: &Hit, why: &Explanation, out: &mut dyn 
     Ok(())
 }
 
+/// Prints the scores of a hit together with its neighbors.
+fn in_context(
+    context: &ContextExplanation,
+    hit: &Hit,
+    line: &mut dyn FnMut(usize, String) -> io::Result<()>,
+) -> io::Result<()> {
+    if let Some(cosine) = context.cosine {
+        line(1, format!("dense, with neighboring turns: cosine {cosine:.4}"))?;
+    }
+    if context.bm25 > 0.0 {
+        line(1, format!("BM25, with neighboring turns: score {:.4}", context.bm25))?;
+        for term in context.terms.iter().take(TERMS) {
+            let place = match i64::from(term.turn.0) - i64::from(hit.turn.number.0) {
+                0 => "in this turn".to_owned(),
+                _ => format!("in turn {}", term.turn),
+            };
+            line(2, format!("{:.4}  {}: {place}", term.score, term.term))?;
+        }
+    }
+    if context.speaker {
+        line(1, format!("the query names the speaker, {}", hit.turn.speaker))?;
+    }
+    Ok(())
+}
+
 fn sum(fused: &FusionExplanation, why: &Explanation) -> String {
     let by = &fused.by;
     let rank = |weight: f32, place: Option<RankedScore>| {
         place.map(|place| format!("{weight}/({} + {})", by.k, place.rank))
     };
+    let weighted = |cosine: f32| format!("{} × {cosine:.4}", by.dense);
+    let scaled = |score: f32| format!("{} × {score:.4}/({score:.4} + {BM25_HALF_SCORE})", by.bm25);
     let [dense, bm25] = match by.method {
+        FusionMethod::Context => {
+            let context = why.context.as_ref();
+            let bm25 = context.map(|context| context.bm25).filter(|score| *score > 0.0);
+            [context.and_then(|context| context.cosine).map(weighted), bm25.map(scaled)]
+        }
         FusionMethod::Rrf => [rank(by.dense, why.dense), rank(by.bm25, why.bm25)],
         FusionMethod::Weighted => [
-            why.cosine.map(|cosine| format!("{} × {cosine:.4}", by.dense)),
-            why.bm25.map(|place| {
-                format!("{} × {:.4}/({:.4} + {BM25_HALF_SCORE})", by.bm25, place.score, place.score)
-            }),
+            why.cosine.map(weighted),
+            why.bm25.map(|place| scaled(place.score)),
         ],
     };
     let named = |part: Option<String>, name: &str| part.map(|part| format!("{part} {name}"));
-    let parts = [named(dense, "dense"), named(bm25, "BM25")];
+    let speaker = fused.from_speaker.map(|part| part.to_string());
+    let parts = [named(dense, "dense"), named(bm25, "BM25"), named(speaker, "speaker")];
     parts.into_iter().flatten().collect::<Vec<_>>().join(" + ")
 }
 

@@ -119,7 +119,10 @@ fn write(tuned: &Tuned, out: &mut dyn Write) -> io::Result<()> {
 /// Formats fusion settings as command-line options. A weighted sum gets both weights, even if one of them is 0.
 pub(in crate::cli::commands) fn weights(fusion: &Fusion) -> String {
     match fusion.method {
-        FusionMethod::Weighted => format!("--dense-weight {} --bm25-weight {}", fusion.dense, fusion.bm25),
+        FusionMethod::Context | FusionMethod::Weighted => {
+            let method = if fusion.method == FusionMethod::Context { "context" } else { "weighted" };
+            format!("--fusion {method} --dense-weight {} --bm25-weight {}", fusion.dense, fusion.bm25)
+        }
         FusionMethod::Rrf => flags(fusion),
     }
 }
@@ -130,7 +133,8 @@ fn flags(fusion: &Fusion) -> String {
     match fusion.method {
         FusionMethod::Weighted if *dense == 0.0 => "--mode bm25".to_owned(),
         FusionMethod::Weighted if *bm25 == 0.0 => "--mode dense".to_owned(),
-        FusionMethod::Weighted => format!("--bm25-weight {bm25}"),
+        FusionMethod::Weighted => format!("--fusion weighted --bm25-weight {bm25}"),
+        FusionMethod::Context => format!("--fusion context --bm25-weight {bm25}"),
         FusionMethod::Rrf => format!("--fusion rrf --rrf-k {k} --bm25-weight {bm25}"),
     }
 }

@@ -1,0 +1,282 @@
+//! Scores of utterances in their conversation.
+//!
+//! A turn is rarely understood alone: "Last Saturday, and I won!" answers a question about a tournament that is named
+//! only in the turns around it. Context fusion therefore scores an utterance together with its neighbors:
+//!
+//! * The cosine is that of the query with a weighted sum of the vectors of the utterance and its neighbors.
+//! * The BM25 score is a sum over the terms of the query. Each term counts where it contributes most: in the utterance,
+//!   or with a lower weight in a neighbor. Only utterances in the list of the lexical search contribute.
+//! * An utterance of a speaker whom the query names gets an additional score.
+//!
+//! All of this is computed at query time for the candidates of both lists. The index contains only single turns, so
+//! a changed turn needs no update of its neighbors, and equal turns share one vector.
+
+use std::{
+    borrow::Cow,
+    collections::{BTreeMap, HashMap, HashSet},
+};
+
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use super::{fuse::FusedCandidate, query::Query};
+use turnwise_core::{IdKey, Result, TurnNo};
+use turnwise_corpus::Dialogue;
+use turnwise_index::{
+    engine::{Candidate, Engine, Prefetch, Version, View},
+    vectors::Kind,
+};
+use turnwise_text::Analyzer;
+
+/// Weights of an utterance and its neighbors: the distance in turns, the weight in the dense score, and the weight in
+/// the lexical score. Chosen on questions about long conversations (`benchmarks/README.md`).
+const NEIGHBORS: [(isize, f32, f32); 7] = [
+    (-3, 0.0, 0.4),
+    (-2, 0.25, 0.6),
+    (-1, 0.5, 0.8),
+    (0, 1.0, 1.0),
+    (1, 0.4, 0.6),
+    (2, 0.2, 0.4),
+    (3, 0.0, 0.2),
+];
+
+/// Parameter `k1` of BM25, which limits the influence of repeated terms.
+const K1: f32 = 1.2;
+
+/// Scores of an utterance in its conversation.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub(super) struct ContextScore {
+    /// Cosine of the query and the utterance with its neighbors. `None` if the utterance has no vector.
+    pub(super) cosine: Option<f32>,
+    /// BM25 score of the utterance with its neighbors.
+    pub(super) bm25: f32,
+    /// True if the query names the speaker of the utterance.
+    pub(super) speaker: bool,
+}
+
+/// Contribution of a term to the BM25 score of an utterance with its neighbors.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+pub struct ContextTerm {
+    /// The term.
+    pub term: String,
+    /// Number of the turn that contains the term: the utterance or a neighbor.
+    pub turn: TurnNo,
+    /// Contribution of the term. It is lower if the turn is a neighbor.
+    pub score: f32,
+}
+
+/// Scorer of the candidates of one search in their conversations.
+pub(super) struct ContextScorer<'a> {
+    view: &'a dyn View,
+    vector: Option<&'a [f32]>,
+    /// Names of the speakers that the query names, sorted.
+    speakers: &'a [String],
+    /// Terms of the query; empty if the query is an expression.
+    terms: &'a [String],
+    weights: Vec<f32>,
+    analyzer: Analyzer,
+}
+
+/// A dialogue with candidates.
+struct Conversation<'a> {
+    dialogue: Dialogue,
+    /// Indexes of the turns with text. Other turns are not neighbors of any turn.
+    spoken: Vec<usize>,
+    /// Unit vectors by position in `spoken`. Contains the candidates with a vector and their neighbors.
+    vectors: HashMap<usize, Cow<'a, [f32]>>,
+    /// For each candidate of the lexical list, by position in `spoken`: the score of each term. If the terms are not
+    /// known, one number, the total score.
+    words: HashMap<usize, Vec<f32>>,
+}
+
+impl<'a> ContextScorer<'a> {
+    pub(super) fn new(engine: &dyn Engine, view: &'a dyn View, query: &'a Query) -> Result<Self> {
+        let terms: &[String] = match &query.words {
+            Some(words) if words.expression.is_none() => &words.terms,
+            _ => &[],
+        };
+        let weights =
+            if terms.is_empty() { Vec::new() } else { engine.term_weights(Kind::Utterances, terms)? };
+        Ok(ContextScorer {
+            view,
+            vector: query.vector.as_deref(),
+            speakers: &query.speakers,
+            terms,
+            weights,
+            analyzer: engine.analyzer(),
+        })
+    }
+
+    /// Returns the scores of the candidates, in their order.
+    pub(super) fn scores(&self, candidates: &[FusedCandidate]) -> Result<Vec<ContextScore>> {
+        let found: Vec<Candidate> = candidates.iter().map(FusedCandidate::engine_candidate).collect();
+        self.view.prefetch(Kind::Utterances, &found, Prefetch::Records)?;
+        if self.vector.is_some() {
+            self.view.prefetch(Kind::Utterances, &found, Prefetch::Turns)?;
+        }
+        let mut by_dialogue: BTreeMap<(Version, IdKey), Vec<usize>> = BTreeMap::new();
+        for (n, candidate) in candidates.iter().enumerate() {
+            by_dialogue.entry((candidate.version, candidate.dialogue)).or_default().push(n);
+        }
+        // Without a record, an utterance is scored alone. This happens if the dialogue was replaced meanwhile.
+        let alone = |candidate: &FusedCandidate| ContextScore {
+            cosine: candidate.cosine,
+            bm25: candidate.bm25.map_or(0.0, |ranked| ranked.score),
+            speaker: false,
+        };
+        let mut scores: Vec<ContextScore> = candidates.iter().map(alone).collect();
+        for ((version, key), members) in by_dialogue {
+            let own: Vec<&FusedCandidate> = members.iter().map(|n| &candidates[*n]).collect();
+            let Some(conversation) = self.conversation(key, version, &own)? else { continue };
+            for (n, candidate) in members.into_iter().zip(own) {
+                if let Some(at) = conversation.position(candidate.turn) {
+                    scores[n] = self.score(&conversation, at);
+                }
+            }
+        }
+        Ok(scores)
+    }
+
+    /// Returns the contribution of each term to the BM25 score of a candidate, highest first. `others` are all
+    /// candidates of the search.
+    pub(super) fn terms(
+        &self,
+        candidate: &FusedCandidate,
+        others: &[FusedCandidate],
+    ) -> Result<Vec<ContextTerm>> {
+        let own: Vec<&FusedCandidate> = others
+            .iter()
+            .filter(|other| other.dialogue == candidate.dialogue && other.bm25.is_some())
+            .collect();
+        let Some(conversation) = self.conversation(candidate.dialogue, candidate.version, &own)? else {
+            return Ok(Vec::new());
+        };
+        let Some(at) = conversation.position(candidate.turn) else { return Ok(Vec::new()) };
+        let best = conversation.best_words(at);
+        let mut terms: Vec<ContextTerm> = best
+            .into_iter()
+            .enumerate()
+            .filter(|(_, (score, _))| *score > 0.0)
+            .filter_map(|(n, (score, place))| {
+                let turn = &conversation.dialogue.turns[conversation.spoken[place]];
+                Some(ContextTerm { term: self.terms.get(n)?.clone(), turn: turn.number, score })
+            })
+            .collect();
+        terms.sort_by(|a, b| b.score.total_cmp(&a.score));
+        Ok(terms)
+    }
+
+    /// Reads a dialogue and the data of its candidates. Returns `None` if the dialogue does not exist in this version.
+    fn conversation(
+        &self,
+        key: IdKey,
+        version: Version,
+        candidates: &[&FusedCandidate],
+    ) -> Result<Option<Conversation<'a>>> {
+        let Some((current, dialogue)) = self.view.record(key)? else { return Ok(None) };
+        if current != version {
+            return Ok(None);
+        }
+        let spoken =
+            (0..dialogue.turns.len()).filter(|n| !dialogue.turns[*n].text.trim().is_empty()).collect();
+        let mut conversation =
+            Conversation { dialogue, spoken, vectors: HashMap::new(), words: HashMap::new() };
+        let mut wanted = HashSet::new();
+        for candidate in candidates {
+            let Some(at) = conversation.position(candidate.turn) else { continue };
+            let neighbors = NEIGHBORS.iter().filter(|(_, dense, _)| *dense > 0.0);
+            wanted.extend(neighbors.filter_map(|(distance, _, _)| conversation.neighbor(at, *distance)));
+            if let Some(ranked) = candidate.bm25 {
+                let text = &conversation.dialogue.turns[conversation.spoken[at]].text;
+                conversation.words.insert(at, self.word_scores(text, ranked.score));
+            }
+        }
+        if self.vector.is_some() {
+            for at in wanted {
+                let turn = &conversation.dialogue.turns[conversation.spoken[at]];
+                if let Some(vector) = self.view.vector(&conversation.dialogue, Some(turn))? {
+                    conversation.vectors.insert(at, vector);
+                }
+            }
+        }
+        Ok(Some(conversation))
+    }
+
+    /// Returns the part of each term in the BM25 score of a text. The parts have the sum `total`.
+    fn word_scores(&self, text: &str, total: f32) -> Vec<f32> {
+        let mut frequencies = vec![0.0f32; self.terms.len()];
+        for token in self.analyzer.analyze(text) {
+            if let Ok(n) = self.terms.binary_search(&token.term) {
+                frequencies[n] += 1.0;
+            }
+        }
+        let mut scores: Vec<f32> =
+            frequencies.iter().zip(&self.weights).map(|(n, weight)| weight * n / (n + K1)).collect();
+        let sum: f32 = scores.iter().sum();
+        if sum <= 0.0 {
+            return vec![total];
+        }
+        scores.iter_mut().for_each(|score| *score *= total / sum);
+        scores
+    }
+
+    fn score(&self, conversation: &Conversation<'_>, at: usize) -> ContextScore {
+        let turn = &conversation.dialogue.turns[conversation.spoken[at]];
+        ContextScore {
+            cosine: self.vector.and_then(|vector| conversation.cosine(at, vector)),
+            bm25: conversation.best_words(at).iter().map(|(score, _)| score).sum(),
+            speaker: self.speakers.binary_search(&turn.speaker).is_ok(),
+        }
+    }
+}
+
+impl Conversation<'_> {
+    /// Returns the position of a turn among the turns with text.
+    fn position(&self, turn: Option<TurnNo>) -> Option<usize> {
+        let turn = turn?;
+        let index = self.dialogue.turns.binary_search_by_key(&turn, |t| t.number).ok()?;
+        self.spoken.binary_search(&index).ok()
+    }
+
+    fn neighbor(&self, at: usize, distance: isize) -> Option<usize> {
+        at.checked_add_signed(distance).filter(|at| *at < self.spoken.len())
+    }
+
+    /// Returns the cosine of a query vector with the weighted sum of the unit vectors of a turn and its neighbors.
+    fn cosine(&self, at: usize, query: &[f32]) -> Option<f32> {
+        self.vectors.get(&at)?;
+        let mut sum = vec![0.0f32; query.len()];
+        for (distance, weight, _) in NEIGHBORS.iter().filter(|(_, weight, _)| *weight > 0.0) {
+            let vector = self.neighbor(at, *distance).and_then(|place| self.vectors.get(&place));
+            let Some(vector) = vector.filter(|vector| vector.len() == sum.len()) else { continue };
+            let length = dot(vector, vector).sqrt();
+            if length > 0.0 {
+                sum.iter_mut().zip(vector.iter()).for_each(|(sum, v)| *sum += weight / length * v);
+            }
+        }
+        let lengths = (dot(&sum, &sum) * dot(query, query)).sqrt();
+        Some(if lengths > 0.0 { dot(&sum, query) / lengths } else { 0.0 })
+    }
+
+    /// Returns for each term its highest score in a turn and its neighbors, and the position of the turn with this
+    /// score. If the terms are not known, returns the highest total score.
+    fn best_words(&self, at: usize) -> Vec<(f32, usize)> {
+        let mut best: Vec<(f32, usize)> = Vec::new();
+        for (distance, _, weight) in NEIGHBORS {
+            let Some(place) = self.neighbor(at, distance) else { continue };
+            let Some(words) = self.words.get(&place) else { continue };
+            best.resize(best.len().max(words.len()), (0.0, at));
+            for (best, score) in best.iter_mut().zip(words) {
+                let score = score * weight;
+                if score > best.0 || score == best.0 && distance == 0 {
+                    *best = (score, place);
+                }
+            }
+        }
+        best
+    }
+}
+
+fn dot(a: &[f32], b: &[f32]) -> f32 {
+    a.iter().zip(b).map(|(a, b)| a * b).sum()
+}

@@ -1,0 +1,138 @@
+//! Names of speakers in a query.
+//!
+//! In "What did Ann order?", the name tells who says what is looked for, but not what is said. The turns of Ann get a
+//! higher score, and the vector of the query is computed without the name: the turns of other speakers that mention Ann
+//! would otherwise be more similar than her own.
+
+use std::ops::Range;
+
+use turnwise_core::Result;
+use turnwise_corpus::Role;
+use turnwise_index::engine::Engine;
+use turnwise_text::Analyzer;
+
+/// Maximum number of speakers with the same first name that are considered.
+const NAMESAKES: usize = 64;
+
+/// Maximum number of speakers in an index in which a name in lower case, or at the start of the query, counts as a
+/// name. Among more speakers, words such as "bill" and "mark" are likely to be names of speakers by chance.
+const FEW_SPEAKERS: usize = 20;
+
+/// The speakers that a query names.
+#[derive(Debug, Default, PartialEq)]
+pub(super) struct NamedSpeakers {
+    /// Names of the speakers as in the index, sorted.
+    pub(super) speakers: Vec<String>,
+    /// Byte ranges of the names in the query, in ascending order. A possessive "'s" is part of the range.
+    ranges: Vec<Range<usize>>,
+}
+
+impl NamedSpeakers {
+    /// Finds the names of speakers of the index in a query.
+    pub(super) fn find(engine: &dyn Engine, query: &str) -> Result<Self> {
+        let mut found = NamedSpeakers::default();
+        let words = words(query);
+        let analyzer = engine.analyzer();
+        let mut few = None;
+        let mut n = 0;
+        while n < words.len() {
+            let word = &query[words[n].clone()];
+            let is_capital = word.chars().next().is_some_and(char::is_uppercase);
+            n += 1;
+            if is_function_word(analyzer, word) || !matches!(Role::from(word), Role::Other(_)) {
+                continue;
+            }
+            let mut speakers = engine.speakers(word, NAMESAKES)?;
+            if !is_capital {
+                speakers.extend(engine.speakers(&capitalized(word), NAMESAKES)?);
+            }
+            if speakers.is_empty() {
+                continue;
+            }
+            // The longest name in the query: "Ann Smith" names fewer speakers than "Ann".
+            let mut end = n;
+            while let Some(next) = words.get(end) {
+                let start = query[words[n - 1].start..next.end].to_lowercase();
+                if !speakers.iter().any(|speaker| begins_with(speaker, &start)) {
+                    break;
+                }
+                end += 1;
+            }
+            if end == n && !(is_capital && n > 1) && !possessive(query, words[n - 1].end) {
+                let is_few = match few {
+                    Some(few) => few,
+                    None => engine.speakers("", FEW_SPEAKERS + 1)?.len() <= FEW_SPEAKERS,
+                };
+                few = Some(is_few);
+                if !is_few {
+                    continue;
+                }
+            }
+            let range = words[n - 1].start..words[end - 1].end;
+            let name = query[range.clone()].to_lowercase();
+            found.speakers.extend(speakers.into_iter().filter(|speaker| begins_with(speaker, &name)));
+            let possessive = if possessive(query, range.end) {
+                1 + query[range.end..].chars().next().map_or(0, char::len_utf8)
+            } else {
+                0
+            };
+            found.ranges.push(range.start..range.end + possessive);
+            n = end;
+        }
+        found.speakers.sort_unstable();
+        found.speakers.dedup();
+        Ok(found)
+    }
+
+    /// Returns the query without the names. Returns the whole query if it consists of names only.
+    pub(super) fn removed_from(&self, query: &str) -> String {
+        let mut rest = String::with_capacity(query.len());
+        let mut from = 0;
+        for range in &self.ranges {
+            rest.push_str(&query[from..range.start]);
+            from = range.end;
+        }
+        rest.push_str(&query[from..]);
+        if self.ranges.is_empty() || !rest.chars().any(char::is_alphanumeric) {
+            return query.to_owned();
+        }
+        rest.split_whitespace().collect::<Vec<_>>().join(" ")
+    }
+}
+
+/// Returns the byte ranges of the words of a text: runs of letters, digits, hyphens and underscores.
+fn words(text: &str) -> Vec<Range<usize>> {
+    let mut words: Vec<Range<usize>> = Vec::new();
+    for (at, c) in text.char_indices().filter(|(_, c)| c.is_alphanumeric() || matches!(c, '-' | '_')) {
+        let end = at + c.len_utf8();
+        match words.last_mut() {
+            Some(last) if last.end == at => last.end = end,
+            _ => words.push(at..end),
+        }
+    }
+    words
+}
+
+/// Returns whether the name of a speaker is `start`, or begins with the words of `start`. `start` is in lower case.
+fn begins_with(speaker: &str, start: &str) -> bool {
+    let speaker = speaker.to_lowercase();
+    speaker.strip_prefix(start).is_some_and(|rest| rest.is_empty() || rest.starts_with(' '))
+}
+
+/// Returns whether a possessive "'s" follows at byte `at` of a text.
+fn possessive(text: &str, at: usize) -> bool {
+    let mut rest = text[at..].chars();
+    matches!(rest.next(), Some('\'' | '’'))
+        && matches!(rest.next(), Some('s' | 'S'))
+        && rest.next().is_none_or(|c| !c.is_alphanumeric())
+}
+
+fn capitalized(word: &str) -> String {
+    let mut chars = word.chars();
+    chars.next().map_or_else(String::new, |first| first.to_uppercase().chain(chars).collect())
+}
+
+/// Returns whether a word is a function word, such as "will", in the language of the analyzer.
+fn is_function_word(_analyzer: Analyzer, _word: &str) -> bool {
+    false
+}
