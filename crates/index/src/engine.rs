@@ -12,7 +12,7 @@ use turnwise_core::{
     error::{Error, Result},
     ids::{DialogueId, IdKey, Seq, TurnNo},
 };
-use turnwise_corpus::{Dialogue, Time, Turn, filter::Filter};
+use turnwise_corpus::{Dialogue, SpokenTurn, Time, Turn, filter::Filter};
 use turnwise_store::{Position, Totals};
 use turnwise_text::Analyzer;
 
@@ -123,6 +123,27 @@ pub trait View {
     /// Reads the stored vector of a turn, or of the whole dialogue if `turn` is `None`. Returns `None` if no vector is
     /// stored.
     fn vector<'a>(&'a self, dialogue: &Dialogue, turn: Option<&Turn>) -> Result<Option<Cow<'a, [f32]>>>;
+
+    /// Calls `read` with the version and the turns of a dialogue. Does nothing if the dialogue does not exist.
+    fn read_turns(
+        &self,
+        dialogue: IdKey,
+        read: &mut dyn FnMut(Version, &[SpokenTurn<'_>]) -> Result<()>,
+    ) -> Result<()> {
+        match self.record(dialogue)? {
+            Some((version, dialogue)) => read(version, &SpokenTurn::all_of(&dialogue)),
+            None => Ok(()),
+        }
+    }
+
+    /// Reads the stored vector of a turn of a dialogue; `None` if no vector is stored.
+    fn turn_vector<'a>(&'a self, dialogue: IdKey, turn: &SpokenTurn<'_>) -> Result<Option<Cow<'a, [f32]>>> {
+        let Some((_, dialogue)) = self.record(dialogue)? else { return Ok(None) };
+        match dialogue.turns.iter().find(|known| known.number == turn.number) {
+            Some(turn) => self.vector(&dialogue, Some(turn)),
+            None => Ok(None),
+        }
+    }
 
     /// Cosine of a candidate's stored vector and `vector`; `None` if the candidate has no vector.
     fn cosine(&self, kind: Kind, found: &Candidate, vector: &[f32]) -> Result<Option<f32>>;

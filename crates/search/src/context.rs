@@ -13,7 +13,7 @@
 
 use std::{
     borrow::Cow,
-    collections::{BTreeMap, HashMap, HashSet},
+    collections::{BTreeMap, HashMap},
 };
 
 use schemars::JsonSchema;
@@ -21,7 +21,7 @@ use serde::Serialize;
 
 use super::{fuse::FusedCandidate, query::Query};
 use turnwise_core::{IdKey, Result, TurnNo};
-use turnwise_corpus::Dialogue;
+use turnwise_corpus::SpokenTurn;
 use turnwise_index::{
     engine::{Candidate, Engine, Prefetch, Version, View},
     vectors::Kind,
@@ -77,14 +77,13 @@ pub(super) struct ContextScorer<'a> {
     analyzer: Analyzer,
 }
 
-/// A dialogue with candidates.
-struct Conversation<'a> {
-    dialogue: Dialogue,
-    /// Indexes of the turns with text. Other turns are not neighbors of any turn.
-    spoken: Vec<usize>,
-    /// Unit vectors by position in `spoken`. Contains the candidates with a vector and their neighbors.
+/// The turns of a dialogue, and the data of its candidates.
+struct Conversation<'a, 't> {
+    /// The turns with text. Other turns are not neighbors of any turn.
+    turns: Vec<&'t SpokenTurn<'t>>,
+    /// Vectors by position in `turns`. Contains the candidates and their neighbors, if they have a vector.
     vectors: HashMap<usize, Cow<'a, [f32]>>,
-    /// For each candidate of the lexical list, by position in `spoken`: the score of each term. If the terms are not
+    /// For each candidate of the lexical list, by position in `turns`: the score of each term. If the terms are not
     /// known, one number, the total score.
     words: HashMap<usize, Vec<f32>>,
 }
@@ -127,87 +126,85 @@ impl<'a> ContextScorer<'a> {
         let mut scores: Vec<ContextScore> = candidates.iter().map(alone).collect();
         for ((version, key), members) in by_dialogue {
             let own: Vec<&FusedCandidate> = members.iter().map(|n| &candidates[*n]).collect();
-            let Some(conversation) = self.conversation(key, version, &own)? else { continue };
-            for (n, candidate) in members.into_iter().zip(own) {
-                if let Some(at) = conversation.position(candidate.turn) {
-                    scores[n] = self.score(&conversation, at);
+            self.read(key, version, &own, &mut |conversation| {
+                for (n, candidate) in members.iter().zip(&own) {
+                    if let Some(at) = conversation.position(candidate.turn) {
+                        scores[*n] = self.score(conversation, at);
+                    }
                 }
-            }
+            })?;
         }
         Ok(scores)
     }
 
-    /// Returns the contribution of each term to the BM25 score of a candidate, highest first. `others` are all
-    /// candidates of the search.
+    /// Returns the contribution of each term to the BM25 score of a candidate, highest first. `all` are all candidates
+    /// of the search.
     pub(super) fn terms(
         &self,
         candidate: &FusedCandidate,
-        others: &[FusedCandidate],
+        all: &[FusedCandidate],
     ) -> Result<Vec<ContextTerm>> {
-        let own: Vec<&FusedCandidate> = others
-            .iter()
-            .filter(|other| other.dialogue == candidate.dialogue && other.bm25.is_some())
-            .collect();
-        let Some(conversation) = self.conversation(candidate.dialogue, candidate.version, &own)? else {
-            return Ok(Vec::new());
-        };
-        let Some(at) = conversation.position(candidate.turn) else { return Ok(Vec::new()) };
-        let best = conversation.best_words(at);
-        let mut terms: Vec<ContextTerm> = best
-            .into_iter()
-            .enumerate()
-            .filter(|(_, (score, _))| *score > 0.0)
-            .filter_map(|(n, (score, place))| {
-                let turn = &conversation.dialogue.turns[conversation.spoken[place]];
-                Some(ContextTerm { term: self.terms.get(n)?.clone(), turn: turn.number, score })
-            })
-            .collect();
+        let own: Vec<&FusedCandidate> = all.iter().filter(|c| c.dialogue == candidate.dialogue).collect();
+        let mut terms: Vec<ContextTerm> = Vec::new();
+        self.read(candidate.dialogue, candidate.version, &own, &mut |conversation| {
+            let Some(at) = conversation.position(candidate.turn) else { return };
+            let best = conversation.best_words(at).into_iter().zip(self.terms);
+            let found = best.filter(|((score, _), _)| *score > 0.0);
+            terms.extend(found.map(|((score, place), term)| ContextTerm {
+                term: term.clone(),
+                turn: conversation.turns[place].number,
+                score,
+            }));
+        })?;
         terms.sort_by(|a, b| b.score.total_cmp(&a.score));
         Ok(terms)
     }
 
-    /// Reads a dialogue and the data of its candidates. Returns `None` if the dialogue does not exist in this version.
-    fn conversation(
+    /// Calls `use_it` with a dialogue and the data of its candidates. Does nothing if the dialogue does not exist in
+    /// this version.
+    fn read(
         &self,
         key: IdKey,
         version: Version,
         candidates: &[&FusedCandidate],
-    ) -> Result<Option<Conversation<'a>>> {
-        let Some((current, dialogue)) = self.view.record(key)? else { return Ok(None) };
-        if current != version {
-            return Ok(None);
-        }
-        let spoken =
-            (0..dialogue.turns.len()).filter(|n| !dialogue.turns[*n].text.trim().is_empty()).collect();
-        let mut conversation =
-            Conversation { dialogue, spoken, vectors: HashMap::new(), words: HashMap::new() };
-        let mut wanted = HashSet::new();
-        for candidate in candidates {
-            let Some(at) = conversation.position(candidate.turn) else { continue };
-            let neighbors = NEIGHBORS.iter().filter(|(_, dense, _)| *dense > 0.0);
-            wanted.extend(neighbors.filter_map(|(distance, _, _)| conversation.neighbor(at, *distance)));
-            if let Some(ranked) = candidate.bm25 {
-                let text = &conversation.dialogue.turns[conversation.spoken[at]].text;
-                conversation.words.insert(at, self.word_scores(text, ranked.score));
+        use_it: &mut dyn FnMut(&Conversation<'a, '_>),
+    ) -> Result<()> {
+        self.view.read_turns(key, &mut |current, turns| {
+            if current != version {
+                return Ok(());
             }
-        }
-        if self.vector.is_some() {
-            for at in wanted {
-                let turn = &conversation.dialogue.turns[conversation.spoken[at]];
-                if let Some(vector) = self.view.vector(&conversation.dialogue, Some(turn))? {
-                    conversation.vectors.insert(at, vector);
+            let turns = turns.iter().filter(|turn| !turn.text.trim().is_empty()).collect();
+            let mut conversation = Conversation { turns, vectors: HashMap::new(), words: HashMap::new() };
+            for candidate in candidates {
+                let Some(at) = conversation.position(candidate.turn) else { continue };
+                if let Some(ranked) = candidate.bm25 {
+                    let words = self.word_scores(&conversation.turns[at].text, ranked.score);
+                    conversation.words.insert(at, words);
+                }
+                for (distance, _, _) in NEIGHBORS.iter().filter(|(_, dense, _)| *dense > 0.0) {
+                    let Some(place) = conversation.neighbor(at, *distance) else { continue };
+                    if self.vector.is_some()
+                        && !conversation.vectors.contains_key(&place)
+                        && let Some(vector) = self.view.turn_vector(key, conversation.turns[place])?
+                    {
+                        conversation.vectors.insert(place, vector);
+                    }
                 }
             }
-        }
-        Ok(Some(conversation))
+            use_it(&conversation);
+            Ok(())
+        })
     }
 
-    /// Returns the part of each term in the BM25 score of a text. The parts have the sum `total`.
+    /// Returns the part of each term in the BM25 score of a text. The parts have the sum `total`. If the text contains
+    /// none of the terms, returns only the total.
     fn word_scores(&self, text: &str, total: f32) -> Vec<f32> {
         let mut frequencies = vec![0.0f32; self.terms.len()];
-        for token in self.analyzer.analyze(text) {
-            if let Ok(n) = self.terms.binary_search(&token.term) {
-                frequencies[n] += 1.0;
+        if !self.terms.is_empty() {
+            for token in self.analyzer.analyze(text) {
+                if let Ok(n) = self.terms.binary_search(&token.term) {
+                    frequencies[n] += 1.0;
+                }
             }
         }
         let mut scores: Vec<f32> =
@@ -220,26 +217,25 @@ impl<'a> ContextScorer<'a> {
         scores
     }
 
-    fn score(&self, conversation: &Conversation<'_>, at: usize) -> ContextScore {
-        let turn = &conversation.dialogue.turns[conversation.spoken[at]];
+    fn score(&self, conversation: &Conversation<'_, '_>, at: usize) -> ContextScore {
+        let speaker = conversation.turns[at].speaker.as_ref();
         ContextScore {
             cosine: self.vector.and_then(|vector| conversation.cosine(at, vector)),
             bm25: conversation.best_words(at).iter().map(|(score, _)| score).sum(),
-            speaker: self.speakers.binary_search(&turn.speaker).is_ok(),
+            speaker: self.speakers.binary_search_by(|known| known.as_str().cmp(speaker)).is_ok(),
         }
     }
 }
 
-impl Conversation<'_> {
+impl Conversation<'_, '_> {
     /// Returns the position of a turn among the turns with text.
     fn position(&self, turn: Option<TurnNo>) -> Option<usize> {
         let turn = turn?;
-        let index = self.dialogue.turns.binary_search_by_key(&turn, |t| t.number).ok()?;
-        self.spoken.binary_search(&index).ok()
+        self.turns.binary_search_by_key(&turn, |known| known.number).ok()
     }
 
     fn neighbor(&self, at: usize, distance: isize) -> Option<usize> {
-        at.checked_add_signed(distance).filter(|at| *at < self.spoken.len())
+        at.checked_add_signed(distance).filter(|at| *at < self.turns.len())
     }
 
     /// Returns the cosine of a query vector with the weighted sum of the unit vectors of a turn and its neighbors.
@@ -277,6 +273,17 @@ impl Conversation<'_> {
     }
 }
 
+/// Returns the dot product of two vectors of equal length. Several sums run in parallel, so that the compiler can use
+/// SIMD instructions.
 fn dot(a: &[f32], b: &[f32]) -> f32 {
-    a.iter().zip(b).map(|(a, b)| a * b).sum()
+    const LANES: usize = 16;
+    let mut sums = [0.0f32; LANES];
+    let (a, b) = (a.chunks_exact(LANES), b.chunks_exact(LANES));
+    let rest: f32 = a.remainder().iter().zip(b.remainder()).map(|(a, b)| a * b).sum();
+    for (a, b) in a.zip(b) {
+        for n in 0..LANES {
+            sums[n] += a[n] * b[n];
+        }
+    }
+    sums.iter().sum::<f32>() + rest
 }

@@ -5,7 +5,7 @@ mod view;
 
 use std::{
     path::{Path, PathBuf},
-    sync::{Arc, Mutex},
+    sync::{Arc, Mutex, OnceLock},
 };
 
 pub use folder::Folder;
@@ -27,6 +27,9 @@ const LONG_LEXICAL_TAIL: u64 = 50_000;
 /// If more than this number of dialogues are not in the vector graphs, the user gets a note.
 const LONG_TAIL: usize = 10_000;
 
+/// Maximum number of speakers whose names are kept in memory.
+const FEW_SPEAKERS: usize = 100;
+
 /// A local index in the state of one snapshot.
 pub struct Embedded {
     root: PathBuf,
@@ -38,6 +41,8 @@ pub struct Embedded {
     dense: Option<DenseReader>,
     /// Cached filter results, most recently used first.
     filters: Mutex<Vec<Arc<Filtered>>>,
+    /// All names of speakers; `None` if there are too many to search them one by one.
+    speakers: OnceLock<Option<Vec<String>>>,
 }
 
 impl Embedded {
@@ -50,6 +55,7 @@ impl Embedded {
             dense,
             snapshot,
             filters: Mutex::default(),
+            speakers: OnceLock::new(),
         })
     }
 
@@ -197,7 +203,20 @@ impl Engine for Embedded {
     }
 
     fn speakers(&self, name: &str, most: usize) -> Result<Vec<String>> {
-        self.lexical()?.speakers(name, most)
+        let lexical = self.lexical()?;
+        let all = match self.speakers.get() {
+            Some(all) => all,
+            None => {
+                let all = lexical.speakers("", FEW_SPEAKERS + 1)?;
+                self.speakers.get_or_init(|| Some(all).filter(|all| all.len() <= FEW_SPEAKERS))
+            }
+        };
+        let Some(all) = all else { return lexical.speakers(name, most) };
+        let fits = |speaker: &&String| {
+            let rest = speaker.strip_prefix(name);
+            rest.is_some_and(|rest| name.is_empty() || rest.is_empty() || rest.starts_with(' '))
+        };
+        Ok(all.iter().filter(fits).take(most).cloned().collect())
     }
 
     fn percentile(&self, from: Kind, to: Kind, cosine: f32) -> Result<Option<f64>> {

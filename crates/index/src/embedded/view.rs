@@ -18,7 +18,7 @@ use turnwise_core::{
     ids::{DialogueId, IdKey, TurnNo},
     vectors::cosine,
 };
-use turnwise_corpus::{Dialogue, Turn, filter::Filter};
+use turnwise_corpus::{Dialogue, SpokenTurn, Turn, filter::Filter};
 use turnwise_store::Position;
 
 /// Maximum number of records that one call of `list_dialogues` reads, to keep the calls short.
@@ -93,6 +93,19 @@ impl View for EmbeddedView<'_> {
             None => dense.vectors().get(Kind::Dialogues, &dialogue_key(dialogue))?,
         };
         Ok(stored.map(Cow::Borrowed))
+    }
+
+    fn read_turns(
+        &self,
+        dialogue: IdKey,
+        read: &mut dyn FnMut(Version, &[SpokenTurn<'_>]) -> Result<()>,
+    ) -> Result<()> {
+        self.engine.snapshot.read_turns(dialogue, |seq, turns| read(seq.into(), turns)).map(drop)
+    }
+
+    fn turn_vector<'a>(&'a self, _: IdKey, turn: &SpokenTurn<'_>) -> Result<Option<Cow<'a, [f32]>>> {
+        let Some(dense) = &self.engine.dense else { return Ok(None) };
+        Ok(dense.vectors().get(Kind::Utterances, &utterance_key(&turn.text))?.map(Cow::Borrowed))
     }
 
     fn cosine(&self, _: Kind, found: &Candidate, vector: &[f32]) -> Result<Option<f32>> {

@@ -2,8 +2,8 @@
 
 use crate::cli::{commands::vectors::shortened, prelude::*};
 use turnwise_search::{
-    BM25_HALF_SCORE, ContextExplanation, EffectiveQuery, Explanation, FusionExplanation, FusionMethod, Hit, RankedScore,
-    Response, Timings,
+    BM25_HALF_SCORE, ContextExplanation, EffectiveQuery, Explanation, FusionExplanation, FusionMethod, Hit,
+    RankedScore, Response, Timings,
 };
 
 /// Maximum number of BM25 terms to print.
@@ -115,10 +115,7 @@ fn sum(fused: &FusionExplanation, why: &Explanation) -> String {
             [context.and_then(|context| context.cosine).map(weighted), bm25.map(scaled)]
         }
         FusionMethod::Rrf => [rank(by.dense, why.dense), rank(by.bm25, why.bm25)],
-        FusionMethod::Weighted => [
-            why.cosine.map(weighted),
-            why.bm25.map(|place| scaled(place.score)),
-        ],
+        FusionMethod::Weighted => [why.cosine.map(weighted), why.bm25.map(|place| scaled(place.score))],
     };
     let named = |part: Option<String>, name: &str| part.map(|part| format!("{part} {name}"));
     let speaker = fused.from_speaker.map(|part| part.to_string());
