@@ -17,10 +17,12 @@ const MAX_BYTES: usize = 400_000;
 const MIN_WORDS: usize = 20;
 /// Minimum number of different function words.
 const MIN_DISTINCT: usize = 5;
-/// Minimum fraction of function words among the words in Latin script. In our test sentences, the fraction is between
-/// 0.32 and 0.7 for the right language, and below 0.2 for related languages that cannot be stemmed.
+/// Minimum fraction of function words among the words in Latin script. In the sentences of the tests, the fraction is at
+/// least 0.44 in the right language, and 0.33 in casual English chat. Estonian has 0.15 function words of Finnish;
+/// Polish, Czech and Indonesian have at most 0.1 of any language.
 const MIN_SHARE: f64 = 0.2;
-/// Minimum fraction of the language among the function words of all languages.
+/// Minimum fraction of the language among the function words of all languages. In the sentences of the tests, it is at
+/// least 0.91, and 0.87 in casual English chat. Spanish has 0.42 of the function words in Catalan.
 const MIN_LEAD: f64 = 0.6;
 /// Number of iterations of [`mixture`].
 const ITERATIONS: usize = 30;
@@ -29,6 +31,9 @@ impl Analyzer {
     /// Returns the default analyzer with stemming in the language of the texts. Without stemming if the texts are too
     /// short, are mainly in another script, have no clear main language, or are in a language that cannot be stemmed.
     /// Reads only the first texts.
+    ///
+    /// A very similar language is detected instead of a language that cannot be stemmed: Dutch instead of Afrikaans, and
+    /// Portuguese instead of Galician.
     pub fn detect<T: AsRef<str>>(texts: impl IntoIterator<Item = T>) -> Self {
         Analyzer::default().with_language(Language::detect(texts))
     }

@@ -6,8 +6,7 @@
 //! that are also frequent content words are left out, such as the English `may` and the French `été`. So are numbers.
 
 /// Function words by language, in the order of [`LANGUAGES`](crate::stem::LANGUAGES). Each list is sorted.
-pub(super) const FUNCTION_WORDS: [&[&str]; 14] =
-    [DA, DE, EN, ES, FI, FR, HU, IT, NL, NO, PT, RO, SV, TR];
+pub(super) const FUNCTION_WORDS: [&[&str]; 14] = [DA, DE, EN, ES, FI, FR, HU, IT, NL, NO, PT, RO, SV, TR];
 
 /// Danish.
 #[rustfmt::skip]

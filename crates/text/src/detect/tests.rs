@@ -280,7 +280,15 @@ fn languages_without_a_stemmer_are_not_detected() {
         "Millal ma raha tagasi saan, kui kingad tagasi saadan?",
         "See võtab paar päeva, sest me peame kauba enne üle vaatama.",
     ];
-    for texts in [polish, czech, indonesian, estonian] {
+    let catalan = [
+        "Hola, encara no m'ha arribat el paquet de la setmana passada.",
+        "Em pot dir quin és el número de la comanda?",
+        "No sé on el puc trobar.",
+        "És al correu que us vam enviar dilluns.",
+        "Quan em tornaran els diners si retorno les sabates?",
+        "Triga uns dies perquè primer hem de revisar la mercaderia.",
+    ];
+    for texts in [polish, czech, indonesian, estonian, catalan] {
         assert_eq!(detect(&texts.repeat(5)), "mixed-1", "{texts:?}");
     }
 }
@@ -308,17 +316,4 @@ fn only_the_first_texts_are_read() {
     let texts = (0..3).map(|_| &long).inspect(|_| read += 1);
     assert_eq!(Analyzer::detect(texts).to_string(), "mixed-1+stem-en");
     assert_eq!(read, 1);
-}
-
-#[test]
-#[ignore = "prints the numbers behind MIN_SHARE and MIN_LEAD"]
-fn print_shares() {
-    for ((code, ..), sentences) in LANGUAGES.iter().zip(SENTENCES) {
-        let mut counts = Counts::default();
-        sentences.iter().for_each(|text| counts.add(text));
-        let weights = mixture(&counts.function_words);
-        let n = LANGUAGES.iter().position(|l| l.0 == *code).unwrap();
-        let own: u32 = counts.function_words.values().filter(|(l, _)| l & (1 << n) != 0).map(|(_, c)| c).sum();
-        println!("{code} share {:.2} weight {:.2} of {}", f64::from(own) / counts.latin as f64, weights[n], counts.latin);
-    }
 }
