@@ -135,7 +135,8 @@ fn a_missing_lexical_index_is_reported_and_rebuilt() {
     fs::remove_dir_all(t.path("indexes/x/lexical")).unwrap();
     t.run("search -i x plastic")
         .says(2, &["error: indexes/x has no lexical index yet\nhint: `turnwise index build` creates it\n"]);
-    assert_eq!(t.ok("index build -i x"), "indexes/x: 3,208 utterances indexed\n");
+    let english = "analyzer mixed-1+stem-en (English, detected)";
+    assert_eq!(t.ok("index build -i x"), format!("indexes/x: 3,208 utterances indexed, {english}\n"));
     assert_eq!(t.ok("index build -i x"), "indexes/x is up to date\n");
     assert!(!t.json("search -i x plastic")["hits"].as_array().unwrap().is_empty());
 }
@@ -155,7 +156,8 @@ fn records_after_the_last_index_build_are_found() {
     t.ok("ingest -i x more.jsonl --no-index");
     assert!(t.json("search -i x zeppelin")["hits"].as_array().unwrap().is_empty());
     assert_eq!(found("airship"), "late#1");
-    assert_eq!(t.ok("index build -i x"), "indexes/x: 2 utterances indexed\n");
+    let built = t.ok("index build -i x");
+    assert_eq!(built, "indexes/x: 2 utterances indexed, analyzer mixed-1+stem-en (English, detected)\n");
     assert_eq!(found("airship"), "late#1");
 }
 

@@ -240,7 +240,7 @@ fn the_parts_of_an_index_are_shown() {
     assert_eq!((&info["log"]["segments"], &info["log"]["dead_frames"]), (&1.into(), &2.into()));
     let dead = info["log"]["dead_bytes"].as_u64().unwrap();
     assert!(dead > secret().len() as u64 && dead < 1_000, "{dead}");
-    assert_eq!(info["lexical"], json!({"analyzer": "mixed-1", "usable": true}));
+    assert_eq!(info["lexical"], json!({"analyzer": "mixed-1+stem-en", "usable": true}));
     let vectors = &info["vectors"];
     assert_eq!(
         (&vectors["orphans"], &vectors["not_looked_at"], &vectors["dim"]),
@@ -268,7 +268,8 @@ fn the_parts_of_an_index_are_shown() {
         "{text}"
     );
     assert!(
-        text.contains("lexical  mixed-1\n") && text.contains("graphs   by native; utterances: "),
+        text.contains("lexical  analyzer mixed-1+stem-en (English, detected)\n")
+            && text.contains("graphs   by native; utterances: "),
         "{text}"
     );
     assert!(text.contains("dialogues: 282 nodes, recall@10 "), "{text}");
@@ -326,7 +327,10 @@ fn a_rebuild_recreates_the_search_indexes_in_any_state() {
     // Undamaged parts are rebuilt, too.
     let output = t.ok("index rebuild -i x");
     assert!(
-        output.starts_with("indexes/x: 3,212 utterances indexed\nindexes/x: 3,212 utterances in a graph"),
+        output.starts_with(
+            "indexes/x: 3,212 utterances indexed, analyzer mixed-1+stem-en (English)\nindexes/x: 3,212 utterances in \
+             a graph"
+        ),
         "{output}"
     );
     for (path, mut bytes) in

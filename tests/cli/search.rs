@@ -59,8 +59,12 @@ fn an_index_is_built_with_another_analyzer_and_keeps_it() {
     t.write("in.jsonl", record("a", "Two deliveries"));
     t.ok("ingest -i x in.jsonl");
     assert_eq!(ids(&t.json("search -i x delivered")), Vec::<&str>::new());
-    assert_eq!(t.ok("index build -i x --analyzer mixed-1+stem-de"), "indexes/x: 2 utterances indexed\n");
-    assert_eq!(t.ok("index build -i x --analyzer mixed-1+stem-en"), "indexes/x: 2 utterances indexed\n");
+    for (name, description) in
+        [("mixed-1+stem-de", "mixed-1+stem-de (German)"), ("mixed-1+stem-en", "mixed-1+stem-en (English)")]
+    {
+        let built = t.ok(&format!("index build -i x --analyzer {name}"));
+        assert_eq!(built, format!("indexes/x: 2 utterances indexed, analyzer {description}\n"));
+    }
     assert_eq!(t.ok("index build -i x"), "indexes/x is up to date\n");
     assert_eq!(t.json("index build -i x")["analyzer"], "mixed-1+stem-en");
     assert_eq!(t.json("analyze -i x deliveries")["tokens"][0]["term"], "deliveri");
@@ -96,12 +100,102 @@ fn an_index_is_built_with_another_analyzer_and_keeps_it() {
     }
     t.run("repair -i x").says(
         0,
-        &["warning: the analyzer of the lexical index could not be read; mixed-1 is used instead\n"],
+        &[
+            "warning: the analyzer of the lexical index could not be read; it is detected by the language of the \
+           dialogues\n",
+        ],
     );
     assert_eq!(t.json("index info -i x")["lexical"]["analyzer"], "mixed-1");
     t.ok("verify -i x");
     t.run("index build -i x --analyzer klingon")
         .says(2, &["unknown analyzer `klingon` (known: mixed-1, jieba-1)"]);
+}
+
+/// Two dialogues in English, with enough words to detect the language.
+fn english() -> String {
+    record("a", "Where are the two deliveries that I ordered? They should have been here by now.")
+        + &record("b", "Can you tell me how to change the address of an invoice? It is not in my account.")
+}
+
+#[test]
+fn the_language_of_a_new_index_is_detected() {
+    let t = Turnwise::new();
+    t.write("in.jsonl", english());
+    t.ok("ingest -i x in.jsonl");
+    assert_eq!(t.json("index info -i x")["lexical"], json!({"analyzer": "mixed-1+stem-en", "usable": true}));
+    let info = t.ok("index info -i x");
+    assert!(info.contains("lexical  analyzer mixed-1+stem-en (English, detected)\n"), "{info}");
+    assert_eq!(ids(&t.json("search -i x delivery")), ["a#1"]);
+
+    // The function words of the query are neither searched nor highlighted.
+    let search = |query: &str| t.run_args(&["search", "-i", "x", query, "--format", "json"]).json();
+    let found = search("where is the delivery of my order?");
+    assert_eq!(ids(&found), ["a#1"]);
+    assert_eq!(found["terms"], json!(["deliveri", "order"]));
+    let text = found["hits"][0]["turn"]["text"].as_str().unwrap();
+    let matched = found["hits"][0]["matched"].as_array().unwrap().iter();
+    let matched: Vec<&str> = matched
+        .map(|range| &text[range[0].as_u64().unwrap() as usize..range[1].as_u64().unwrap() as usize])
+        .collect();
+    assert_eq!(matched, ["deliveries", "ordered"]);
+    // If a query has only function words, they are searched.
+    assert_eq!(search("can you")["terms"], json!(["can", "you"]));
+    assert_eq!(ids(&search("can you")), ["b#1"]);
+    // A phrase of an expression contains function words.
+    let phrase =
+        t.run_args(&["search", "-i", "x", "--syntax", "\"tell me how to\"", "--format", "json"]).json();
+    assert_eq!(ids(&phrase), ["b#1"]);
+    let similar = t.json("similar -i x a#1 --mode bm25");
+    assert!(!similar.to_string().contains("\"the\""), "{similar}");
+}
+
+#[test]
+fn chinese_is_not_stemmed() {
+    let t = Turnwise::new();
+    let texts =
+        ["你好，我的包裹还没有到，请帮我查一下。", "请问订单A12什么时候发货？", "我想申请退款，谢谢。"];
+    let records: String = (0..30).map(|n| record_of(n, texts[n % 3])).collect();
+    t.write("in.jsonl", records);
+    t.ok("ingest -i x in.jsonl");
+    assert_eq!(t.json("index info -i x")["lexical"]["analyzer"], "mixed-1");
+    let info = t.ok("index info -i x");
+    assert!(info.contains("lexical  analyzer mixed-1 (no main language detected)\n"), "{info}");
+    let found = t.json("search -i x 退款申请");
+    assert_eq!(found["terms"], json!(["款申", "申请", "退款"]));
+    assert_eq!(found["hits"].as_array().unwrap().len(), 10);
+}
+
+/// A dialogue with one turn.
+fn record_of(n: usize, text: &str) -> String {
+    let turns = json!([{"speaker": "Ann", "role": "user", "text": text}]);
+    format!("{}\n", json!({"id": format!("d{n}"), "source": "test", "turns": turns}))
+}
+
+#[test]
+fn auto_detects_the_language_of_an_existing_index() {
+    let t = Turnwise::new();
+    t.write("in.jsonl", english());
+    t.ok("ingest -i x in.jsonl --no-index");
+    let built = t.ok("index build -i x --analyzer mixed-1");
+    assert_eq!(built, "indexes/x: 4 utterances indexed, analyzer mixed-1\n");
+    assert_eq!(ids(&t.json("search -i x delivery")), Vec::<&str>::new());
+    // Without the option, the index keeps the analyzer that the user chose.
+    t.write("more.jsonl", record("c", "I have a question about the deliveries that you have sent to me."));
+    t.ok("ingest -i x more.jsonl");
+    assert_eq!(t.ok("index build -i x"), "indexes/x is up to date\n");
+    assert_eq!(t.json("index info -i x")["lexical"]["analyzer"], "mixed-1");
+
+    let built = t.ok("index build -i x --analyzer auto");
+    assert_eq!(built, "indexes/x: 6 utterances indexed, analyzer mixed-1+stem-en (English, detected)\n");
+    assert_eq!(ids(&t.json("search -i x delivery")), ["c#1", "a#1"]);
+    assert_eq!(t.ok("index build -i x --analyzer auto"), "indexes/x is up to date\n");
+    let rebuilt = t.ok("index rebuild -i x --analyzer auto");
+    assert!(rebuilt.contains("(English, detected)"), "{rebuilt}");
+    // `analyze` detects the language of its text.
+    let text = "Wo ist die Lieferung, die ich bestellt habe? Ich warte schon seit einer Woche auf das Paket und habe nichts \
+                von euch gehört.";
+    let analyzed = t.run_args(&["analyze", text, "--analyzer", "auto", "--format", "json"]).json();
+    assert_eq!(analyzed["analyzer"], "mixed-1+stem-de");
 }
 
 #[cfg(not(feature = "jieba"))]

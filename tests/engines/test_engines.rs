@@ -12,6 +12,7 @@ use turnwise_index::{
 };
 use turnwise_search::Searcher;
 use turnwise_store::{Prepared, PutOutcome, Snapshot, Store};
+use turnwise_text::{Analyzer, AnalyzerChoice};
 
 use crate::hashed_words::HashedWords;
 
@@ -45,7 +46,9 @@ impl LocalEngine {
         let snapshot = Snapshot::open(&self.root).unwrap();
         // Tantivy counts replaced dialogues in its term statistics until it merges segments, so the index is rebuilt.
         Lexical::remove(&self.root).unwrap();
-        Lexical::update(None, &self.root, &snapshot, &|| false, &mut |_| {}).unwrap();
+        // New collections in Milvus have the default analyzer, so the local index must have it, too.
+        let analyzer = Some(AnalyzerChoice::Named(Analyzer::default()));
+        Lexical::update(analyzer, &self.root, &snapshot, &|| false, &mut |_| {}).unwrap();
         let encoder = HashedWords { salt: 0 };
         let mut writer = VectorWriter::open(&self.root, &encoder.recipe(), Mode::Continue, "test").unwrap();
         let wanted = EncodeTargets { utterances: true, dialogues: true, chunk: 256 };

@@ -48,9 +48,9 @@ pub trait Engine: Send + Sync {
     /// Returns the analyzer that splits texts and queries into terms.
     fn analyzer(&self) -> Analyzer;
 
-    /// Returns the keyword query for a plain text.
+    /// Returns the keyword query for a plain text. Function words such as `the` are left out.
     fn keyword_query(&self, text: &str) -> KeywordQuery {
-        KeywordQuery::of_terms(self.analyzer().terms(text))
+        KeywordQuery::of_terms(self.analyzer().query_terms(text))
     }
 
     /// Parses a query in Tantivy's query language.

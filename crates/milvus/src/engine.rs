@@ -101,7 +101,7 @@ impl Engine for Milvus {
         let server_side = self.manifest.words.is_some();
         KeywordQuery {
             text: server_side.then(|| text.to_owned()),
-            ..KeywordQuery::of_terms(self.analyzer.terms(text))
+            ..KeywordQuery::of_terms(self.analyzer.query_terms(text))
         }
     }
 

@@ -96,7 +96,7 @@ impl Searcher {
         let Query { text, words, effective, warnings, .. } = query;
         let terms = match words {
             Some(words) => words.terms,
-            None => analyzer.terms(&request.query),
+            None => analyzer.query_terms(&request.query),
         };
         for hit in &mut hits {
             hit.matched = char_ranges(&hit.turn.text, &analyzer.ranges(&hit.turn.text, &terms));

@@ -9,7 +9,6 @@ use std::ops::Range;
 use turnwise_core::Result;
 use turnwise_corpus::Role;
 use turnwise_index::engine::Engine;
-use turnwise_text::Analyzer;
 
 /// Maximum number of speakers with the same first name that are considered.
 const NAMESAKES: usize = 64;
@@ -39,7 +38,7 @@ impl NamedSpeakers {
             let word = &query[words[n].clone()];
             let is_capital = word.chars().next().is_some_and(char::is_uppercase);
             n += 1;
-            if is_function_word(analyzer, word) || !matches!(Role::from(word), Role::Other(_)) {
+            if analyzer.is_function_word(word) || !matches!(Role::from(word), Role::Other(_)) {
                 continue;
             }
             let mut speakers = engine.speakers(word, NAMESAKES)?;
@@ -130,9 +129,4 @@ fn possessive(text: &str, at: usize) -> bool {
 fn capitalized(word: &str) -> String {
     let mut chars = word.chars();
     chars.next().map_or_else(String::new, |first| first.to_uppercase().chain(chars).collect())
-}
-
-/// Returns whether a word is a function word, such as "will", in the language of the analyzer.
-fn is_function_word(_analyzer: Analyzer, _word: &str) -> bool {
-    false
 }

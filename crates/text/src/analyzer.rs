@@ -39,15 +39,44 @@ enum Segmentation {
 impl Analyzer {
     /// Returns the terms of a text with their positions, in order of appearance.
     pub fn analyze(&self, text: &str) -> Vec<Token> {
-        let mut tokens = match self.segmentation {
-            Segmentation::Bigrams => scan(text, bigrams),
-            #[cfg(feature = "jieba")]
-            Segmentation::Dictionary => scan(text, super::dictionary::words),
-        };
+        let mut tokens = self.split(text);
         if let Some(language) = self.stem {
             language.stem_all(&mut tokens);
         }
         tokens
+    }
+
+    /// Returns the terms of a query text with their positions, in order of appearance: all terms except the function
+    /// words of the analyzer's language. If the text contains only function words, all of them are returned. An
+    /// analyzer without stemming has no language and returns all terms.
+    pub fn analyze_query(&self, text: &str) -> Vec<Token> {
+        let mut tokens = self.split(text);
+        if let Some(language) = self.stem {
+            let is_content = |token: &Token| !language.is_function_word(&token.term);
+            if tokens.iter().any(is_content) {
+                tokens.retain(is_content);
+            }
+            language.stem_all(&mut tokens);
+        }
+        tokens
+    }
+
+    /// Returns whether a word is a function word of the analyzer's language, ignoring case. An analyzer without stemming
+    /// has no language.
+    pub fn is_function_word(&self, word: &str) -> bool {
+        let tokens = self.split(word);
+        let is_function_word =
+            |language: Language| tokens.iter().all(|token| language.is_function_word(&token.term));
+        !tokens.is_empty() && self.stem.is_some_and(is_function_word)
+    }
+
+    /// Splits a text into terms without stemming.
+    fn split(&self, text: &str) -> Vec<Token> {
+        match self.segmentation {
+            Segmentation::Bigrams => scan(text, bigrams),
+            #[cfg(feature = "jieba")]
+            Segmentation::Dictionary => scan(text, super::dictionary::words),
+        }
     }
 
     /// Returns the byte ranges where any of `terms` occurs in a text, in ascending order. `terms` must be terms from
@@ -65,10 +94,26 @@ impl Analyzer {
 
     /// Returns the distinct terms of a text, sorted.
     pub fn terms(&self, text: &str) -> Vec<String> {
-        let mut terms: Vec<String> = self.analyze(text).into_iter().map(|token| token.term).collect();
-        terms.sort_unstable();
-        terms.dedup();
-        terms
+        distinct(self.analyze(text))
+    }
+
+    /// Returns the distinct terms of a query text, sorted; see [`Analyzer::analyze_query`].
+    pub fn query_terms(&self, text: &str) -> Vec<String> {
+        distinct(self.analyze_query(text))
+    }
+
+    /// Returns the English name of the language that the analyzer stems; `None` without stemming.
+    pub fn language(&self) -> Option<&'static str> {
+        self.stem.map(Language::name)
+    }
+
+    /// Returns the same analyzer without stemming. Its terms are whole words.
+    pub fn without_stemming(self) -> Self {
+        self.with_language(None)
+    }
+
+    pub(super) fn with_language(self, stem: Option<Language>) -> Self {
+        Analyzer { stem, ..self }
     }
 
     /// Returns a description of all valid analyzer names, for help texts.
@@ -76,9 +121,46 @@ impl Analyzer {
         format!(
             "{ANALYZER} (words; character bigrams for scripts without spaces) or {JIEBA} (Chinese words by \
              dictionary; needs a build with `--features jieba`). Both can be followed by {STEM}LANGUAGE (stemming of \
-             words in Latin script: {}). The 1 is a version",
-            LANGUAGES.map(|(code, _)| code).join(", ")
+             words in Latin script: {}). The 1 is a version. {AUTO} detects the language of the texts, and selects \
+             {ANALYZER} with stemming in this language; without stemming if no language is clearly the main one",
+            LANGUAGES.map(|(code, ..)| code).join(", ")
         )
+    }
+}
+
+fn distinct(tokens: Vec<Token>) -> Vec<String> {
+    let mut terms: Vec<String> = tokens.into_iter().map(|token| token.term).collect();
+    terms.sort_unstable();
+    terms.dedup();
+    terms
+}
+
+/// Name of the choice [`AnalyzerChoice::Detect`].
+const AUTO: &str = "auto";
+
+/// Choice of an analyzer: by its name, or by the language of the texts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AnalyzerChoice {
+    /// The default analyzer with stemming in the language of the texts; see [`Analyzer::detect`].
+    Detect,
+    /// The given analyzer.
+    Named(Analyzer),
+}
+
+impl From<Analyzer> for AnalyzerChoice {
+    fn from(analyzer: Analyzer) -> Self {
+        AnalyzerChoice::Named(analyzer)
+    }
+}
+
+impl FromStr for AnalyzerChoice {
+    type Err = Error;
+
+    fn from_str(name: &str) -> Result<Self> {
+        match name {
+            AUTO => Ok(AnalyzerChoice::Detect),
+            name => name.parse().map(AnalyzerChoice::Named),
+        }
     }
 }
 
@@ -178,6 +260,32 @@ mod tests {
     #[test]
     fn terms_are_sorted_and_distinct() {
         assert_eq!(Analyzer::default().terms("b a B"), ["a", "b"]);
+    }
+
+    #[test]
+    fn queries_have_no_function_words_unless_they_have_no_other_words() {
+        let query_terms = |name: &str, text: &str| name.parse::<Analyzer>().unwrap().query_terms(text);
+        let text = "Where are my two deliveries? I don't see the deliveries, 退款";
+        assert_eq!(query_terms("mixed-1+stem-en", text), ["deliveri", "see", "two", "退款"]);
+        assert_eq!(query_terms("mixed-1+stem-en", "To be or not to be"), ["be", "not", "or", "to"]);
+        assert_eq!(query_terms("mixed-1+stem-de", "Wo ist die Lieferung?"), ["liefer"]);
+        assert_eq!(query_terms("mixed-1+stem-fr", "C'est où, l'eau ?"), ["leau"]);
+        assert_eq!(query_terms("mixed-1", "where is the parcel"), ["is", "parcel", "the", "where"]);
+        assert!(query_terms("mixed-1+stem-en", "…").is_empty());
+        // Function words are compared before stemming: the stem of `willing` is `will`.
+        assert_eq!(query_terms("mixed-1+stem-en", "will willing"), ["will"]);
+        // Documents keep all terms.
+        assert_eq!(terms("mixed-1+stem-en", "to be"), ["to", "be"]);
+    }
+
+    #[test]
+    fn an_analyzer_is_chosen_by_name_or_detected() {
+        assert_eq!("auto".parse::<AnalyzerChoice>().unwrap(), AnalyzerChoice::Detect);
+        let named: AnalyzerChoice = "mixed-1+stem-de".parse().unwrap();
+        assert_eq!(named, AnalyzerChoice::from("mixed-1+stem-de".parse::<Analyzer>().unwrap()));
+        assert!("automatic".parse::<AnalyzerChoice>().is_err());
+        let german: Analyzer = "mixed-1+stem-de".parse().unwrap();
+        assert_eq!((german.language(), german.without_stemming()), (Some("German"), Analyzer::default()));
     }
 
     #[cfg(not(feature = "jieba"))]

@@ -7,7 +7,8 @@
 //! * Han, Kana and Hangul text is split into overlapping character bigrams.
 //! * Other text is split into words. Each word is one term, without apostrophes: `don't` becomes `dont`.
 //!
-//! [`Analyzer`] selects an analysis by its name. An index stores this name.
+//! [`Analyzer`] selects an analysis by its name. An index stores this name. [`Analyzer::detect`] selects it by the language
+//! of texts: [`Analyzer::query_terms`] leaves out the function words of this language, such as `the`.
 //!
 //! ```
 //! use turnwise_text::Analyzer;
@@ -18,11 +19,13 @@
 //! ```
 
 mod analyzer;
+mod detect;
 #[cfg(feature = "jieba")]
 mod dictionary;
+mod function_words;
 mod stem;
 
-pub use analyzer::Analyzer;
+pub use analyzer::{Analyzer, AnalyzerChoice};
 
 use std::ops::Range;
 

@@ -10,7 +10,7 @@ use turnwise_index::dense::Builder;
 use turnwise_search::{
     FusionMethod, FusionOptions, Group, HitKind, Mode, Rerank, RerankMethod, SearchRequest,
 };
-use turnwise_text::Analyzer;
+use turnwise_text::{Analyzer, AnalyzerChoice};
 
 #[derive(Debug, Args)]
 #[command(after_help = SYNTAX, subcommand_negates_reqs = true, disable_help_subcommand = true)]
@@ -304,9 +304,11 @@ fn analyzer_help() -> String {
 pub(crate) struct AnalyzeArgs {
     /// Text to split into tokens; `-` is standard input
     pub(crate) text: String,
-    /// Analyzer, such as mixed-1 or mixed-1+stem-en [default: the analyzer of the index]
-    #[arg(long, value_name = "ANALYZER", value_parser = parse_value::<Analyzer>)]
-    pub(crate) analyzer: Option<Analyzer>,
+    /// Analyzer, such as mixed-1+stem-en; `auto` detects the language [default: that of the index]
+    ///
+    /// Without an index (-i), the default is mixed-1.
+    #[arg(long, value_name = "ANALYZER", value_parser = parse_value::<AnalyzerChoice>)]
+    pub(crate) analyzer: Option<AnalyzerChoice>,
 }
 
 #[derive(Debug, Subcommand)]
@@ -337,7 +339,9 @@ pub(crate) struct IndexBuildArgs {
     /// Implementation that builds the vector graphs
     #[arg(long, value_enum, value_name = "BUILDER", default_value = "native")]
     pub(crate) graph: Builder,
-    /// Analyzer, such as mixed-1+stem-en [default: keep the current analyzer]
-    #[arg(long, value_name = "ANALYZER", value_parser = parse_value::<Analyzer>)]
-    pub(crate) analyzer: Option<Analyzer>,
+    /// Analyzer, such as mixed-1+stem-en; `auto` detects the language [default: keep the current analyzer]
+    ///
+    /// Rebuilds the lexical index if its analyzer differs. The analyzer of a new index is detected (auto).
+    #[arg(long, value_name = "ANALYZER", value_parser = parse_value::<AnalyzerChoice>)]
+    pub(crate) analyzer: Option<AnalyzerChoice>,
 }

@@ -4,7 +4,7 @@ use std::io::Read;
 
 use crate::cli::{args::AnalyzeArgs, prelude::*};
 use turnwise_index::lexical::Lexical;
-use turnwise_text::Analyzer;
+use turnwise_text::{Analyzer, AnalyzerChoice};
 
 /// Result of `turnwise analyze`, printed as text or JSON. `schema` names the JSON format.
 #[derive(Serialize)]
@@ -27,14 +27,15 @@ struct ShownToken {
 }
 
 pub(super) fn run(args: &AnalyzeArgs, context: &Context<'_>) -> Result<()> {
-    let analyzer = match args.analyzer {
-        Some(analyzer) => analyzer,
-        None if context.settings.index.is_some() => Lexical::open(&context.existing_index()?)?.analyzer(),
-        None => Analyzer::default(),
-    };
     let text = match args.text.as_str() {
         "-" => standard_input()?,
         text => text.to_owned(),
+    };
+    let analyzer = match args.analyzer {
+        Some(AnalyzerChoice::Named(analyzer)) => analyzer,
+        Some(AnalyzerChoice::Detect) => Analyzer::detect([&text]),
+        None if context.settings.index.is_some() => Lexical::open(&context.existing_index()?)?.analyzer(),
+        None => Analyzer::default(),
     };
     let shown = |token: turnwise_text::Token| ShownToken {
         start: token.range.start,

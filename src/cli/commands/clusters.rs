@@ -9,6 +9,7 @@ use turnwise_index::{
 };
 use turnwise_search::clusters::{Central, Cluster, ClusterOptions, Clusters, clusters};
 use turnwise_store::Snapshot;
+use turnwise_text::Analyzer;
 
 /// Result of `turnwise clusters`, printed as text or JSON. `schema` names the JSON format.
 #[derive(Serialize)]
@@ -26,14 +27,16 @@ pub(super) fn run(args: &ClustersArgs, context: &Context<'_>) -> Result<()> {
     let snapshot = Snapshot::open(&root)?;
     let reader = VectorReader::open(&root)?.ok_or_else(|| VectorReader::missing_error(&root))?;
     // Clustering works without a lexical index, so an unreadable lexical index is ignored.
-    let analyzer = Lexical::analyzer_name(&root).ok().flatten().and_then(|name| name.parse().ok());
+    let analyzer: Option<Analyzer> =
+        Lexical::analyzer_name(&root).ok().flatten().and_then(|name| name.parse().ok());
     let wanted = ClusterOptions {
         k: args.k.map(|k| k as usize),
         seed: context.settings.seed,
         terms: args.top_terms,
         central: args.top_dialogues,
         drawn: args.map_points,
-        analyzer: analyzer.unwrap_or_default(),
+        // Users read the terms, and a stem is often not a word.
+        analyzer: analyzer.unwrap_or_default().without_stemming(),
         filter: args.filter.as_ref(),
     };
     let started = Instant::now();

@@ -10,7 +10,7 @@ use turnwise_index::{
     vectors::Kind,
 };
 use turnwise_store::Snapshot;
-use turnwise_text::Analyzer;
+use turnwise_text::AnalyzerChoice;
 
 /// Result of `turnwise index build` and `turnwise index rebuild`, printed as text or JSON.
 #[derive(Serialize)]
@@ -19,6 +19,9 @@ struct Built {
     is_rebuild: bool,
     index: String,
     analyzer: String,
+    /// The analyzer in words, for users.
+    #[serde(skip)]
+    analyzer_description: String,
     utterances_taken_in: u64,
     /// Graphs that were built or kept; `None` if the index has no vectors.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -35,18 +38,18 @@ pub(super) fn build(args: &IndexBuildArgs, context: &Context<'_>) -> Result<()> 
 }
 
 /// Removes the lexical index if it is damaged. Returns the analyzer for the rebuild; `None` if nothing was removed.
-fn remove_damaged(root: &Path, context: &Context<'_>) -> Result<Option<Analyzer>> {
+fn remove_damaged(root: &Path, context: &Context<'_>) -> Result<Option<AnalyzerChoice>> {
     let opened = Lexical::open(root).and_then(|l| Ok((l.damaged_files()?.is_empty(), l.analyzer())));
     let analyzer = match opened {
-        Ok((false, analyzer)) => analyzer,
+        Ok((false, analyzer)) => analyzer.into(),
         Err(Error::Corrupt { .. }) => match Lexical::recover_analyzer(root) {
-            Some(analyzer) => analyzer,
+            Some(analyzer) => analyzer.into(),
             None => {
-                let by = Analyzer::default();
-                context.printer.warn(format!(
-                    "the analyzer of the lexical index could not be read; {by} is used instead"
-                ));
-                by
+                context.printer.warn(
+                    "the analyzer of the lexical index could not be read; it is detected by the language of the \
+                     dialogues",
+                );
+                AnalyzerChoice::Detect
             }
         },
         // The lexical index is undamaged, missing, or from a different version.
@@ -94,8 +97,15 @@ impl Built {
         context: &Context<'_>,
     ) -> Result<()> {
         let analyzer = Lexical::open(root)?.analyzer().to_string();
-        let index = root.display().to_string();
-        let built = Built { is_rebuild, index, analyzer, utterances_taken_in: indexed, graphs };
+        let described = Lexical::analyzer_description(root)?;
+        let built = Built {
+            is_rebuild,
+            index: root.display().to_string(),
+            analyzer_description: described.unwrap_or_else(|| analyzer.clone()),
+            analyzer,
+            utterances_taken_in: indexed,
+            graphs,
+        };
         context.printer.result(&built, |out| built.write(out))
     }
 
@@ -105,7 +115,8 @@ impl Built {
             return writeln!(out, "{} is up to date", self.index);
         }
         if self.is_rebuild || self.utterances_taken_in > 0 {
-            writeln!(out, "{}: {} utterances indexed", self.index, grouped(self.utterances_taken_in))?;
+            let (indexed, analyzer) = (grouped(self.utterances_taken_in), &self.analyzer_description);
+            writeln!(out, "{}: {indexed} utterances indexed{DIM}, analyzer {analyzer}{DIM:#}", self.index)?;
         }
         match graphs {
             Some(graphs) => write_graphs(&self.index, graphs, out),
@@ -170,7 +181,7 @@ pub(super) fn update(root: &Path, snapshot: &Snapshot, context: &Context<'_>) ->
 }
 
 fn update_by(
-    analyzer: Option<Analyzer>,
+    analyzer: Option<AnalyzerChoice>,
     root: &Path,
     snapshot: &Snapshot,
     context: &Context<'_>,

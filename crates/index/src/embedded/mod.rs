@@ -14,7 +14,7 @@ pub use view::Filtered;
 use super::{
     dense::DenseReader,
     engine::{Capabilities, Engine, KeywordQuery, SearchModes, View},
-    lexical::Lexical,
+    lexical::{Lexical, detect_analyzer},
     vectors::{Kind, Recipe, VectorReader},
 };
 use turnwise_core::error::{Error, Result};
@@ -37,6 +37,8 @@ pub struct Embedded {
     /// The lexical index, or the error that occurred when it was opened. The error is reported only when a request
     /// needs the index.
     lexical: Result<Lexical>,
+    /// Analyzer for highlighting, without a lexical index. It is detected when it is needed.
+    detected: OnceLock<Analyzer>,
     /// The vectors and graphs; `None` if there are no vectors.
     dense: Option<DenseReader>,
     /// Cached filter results, most recently used first.
@@ -52,6 +54,7 @@ impl Embedded {
         Ok(Embedded {
             root: root.to_owned(),
             lexical: Lexical::open_at(root, &snapshot),
+            detected: OnceLock::new(),
             dense,
             snapshot,
             filters: Mutex::default(),
@@ -181,7 +184,8 @@ impl Engine for Embedded {
     }
 
     fn analyzer(&self) -> Analyzer {
-        self.lexical.as_ref().map(Lexical::analyzer).unwrap_or_default()
+        let detected = || *self.detected.get_or_init(|| detect_analyzer(&self.snapshot).unwrap_or_default());
+        self.lexical.as_ref().map_or_else(|_| detected(), Lexical::analyzer)
     }
 
     fn expression(&self, text: &str) -> Result<KeywordQuery> {

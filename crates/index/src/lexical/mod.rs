@@ -23,6 +23,7 @@ use tantivy::Term;
 pub use facets::Counts;
 pub use query::{LexicalQuery, TermScore};
 pub use select::Selected;
+pub use update::detect_analyzer;
 
 use crate::vectors::Kind;
 use side::{DAMAGED, Fields, Progress, Side};
@@ -66,6 +67,12 @@ fn temporary_folders(root: &Path) -> [PathBuf; 2] {
     ["lexical.new", "lexical.old"].map(|name| root.join(name))
 }
 
+/// Returns the progress of the index of utterances; `None` if no build was ever finished.
+fn progress(root: &Path) -> Result<Option<Progress>> {
+    let folder = folder(root).join(Kind::Utterances.name());
+    if folder.is_dir() { Side::progress_in(&folder) } else { Ok(None) }
+}
+
 impl Lexical {
     /// Opens the lexical index on disk. Returns an error if the index does not exist, is damaged, or cannot be read by
     /// this version of turnwise.
@@ -94,11 +101,20 @@ impl Lexical {
 
     /// Returns the name of the analyzer of the lexical index; `None` if no build was ever finished.
     pub fn analyzer_name(root: &Path) -> Result<Option<String>> {
-        let folder = folder(root).join(Kind::Utterances.name());
-        if !folder.is_dir() {
-            return Ok(None);
-        }
-        Ok(Side::progress_in(&folder)?.map(|progress| progress.analyzer))
+        Ok(progress(root)?.map(|progress| progress.analyzer))
+    }
+
+    /// Returns the name of the analyzer with its language and whether the language was detected, for users: for example
+    /// `mixed-1+stem-en (English, detected)`. `None` if no build was ever finished.
+    pub fn analyzer_description(root: &Path) -> Result<Option<String>> {
+        let Some(Progress { analyzer: name, detected_from, .. }) = progress(root)? else { return Ok(None) };
+        let language = name.parse().ok().and_then(|analyzer: Analyzer| analyzer.language());
+        Ok(Some(match (language, detected_from) {
+            (Some(language), Some(_)) => format!("{name} ({language}, detected)"),
+            (Some(language), None) => format!("{name} ({language})"),
+            (None, Some(_)) => format!("{name} (no main language detected)"),
+            (None, None) => name,
+        }))
     }
 
     /// Returns the analyzer from the first of the two Tantivy indexes that can be read; `None` if neither can be read.

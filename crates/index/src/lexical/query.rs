@@ -101,9 +101,9 @@ impl Lexical {
         LexicalQuery::sum_over(terms, self.fields().text)
     }
 
-    /// Creates a query from a plain text; punctuation has no special meaning.
+    /// Creates a query from a plain text; punctuation has no special meaning. Function words such as `the` are left out.
     pub fn words(&self, text: &str) -> LexicalQuery {
-        self.of_terms(self.analyzer.terms(text))
+        self.of_terms(self.analyzer.query_terms(text))
     }
 
     /// Parses a query in Tantivy's query language. Parts that cannot be parsed are ignored and listed in the warnings.
@@ -201,12 +201,13 @@ impl Lexical {
     }
 
     /// Returns a query of the `most` most informative terms of a text: frequent in the text, rare in the index. Terms
-    /// in fewer than two documents are omitted. Terms in more than a quarter of the documents are used only if the
+    /// in fewer than two documents are omitted, and function words if the text has other words. Terms in more than a quarter of the documents are used only if the
     /// text has no rarer term.
     pub fn informative_terms(&self, text: &str, kind: Kind, most: usize) -> Result<LexicalQuery> {
         let side = self.side(kind);
         let searcher = &side.state()?.searcher;
-        let mut all: Vec<String> = self.analyzer.analyze(text).into_iter().map(|token| token.term).collect();
+        let mut all: Vec<String> =
+            self.analyzer.analyze_query(text).into_iter().map(|token| token.term).collect();
         all.sort_unstable();
         let statistics = |term: &Term| -> tantivy::Result<(u64, f32)> {
             Ok((searcher.doc_freq(term)?, idf(searcher, term)?))

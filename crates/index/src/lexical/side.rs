@@ -35,6 +35,9 @@ pub(super) const DAMAGED: &str = "the lexical index is damaged";
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(super) struct Progress {
     pub(super) analyzer: String,
+    /// Number of texts that were read to detect the analyzer; `None` if the user chose the analyzer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) detected_from: Option<usize>,
     pub(super) log: String,
     pub(super) at: Position,
     pub(super) batch: u64,

@@ -4,6 +4,7 @@ use super::*;
 use crate::{embedded::Embedded, engine::Engine};
 use turnwise_corpus::{Dialogue, Role};
 use turnwise_store::{Prepared, Store};
+use turnwise_text::AnalyzerChoice;
 
 pub(super) fn put_turns(store: &mut Store, id: &str, texts: &[&str]) {
     let mut dialogue = Dialogue::new(DialogueId::new(id).unwrap());
@@ -114,7 +115,7 @@ fn rebuild_replaces_any_existing_index() {
     let root = dir.path();
     put(&mut store, "a", "two deliveries");
     store.commit(None).unwrap();
-    let rebuild = |analyzer: Option<Analyzer>| {
+    let rebuild = |analyzer: Option<AnalyzerChoice>| {
         Lexical::rebuild(analyzer, root, &Snapshot::open(root).unwrap(), &|| false, &mut |_| {}).unwrap()
     };
     assert_eq!(rebuild(None), 1);
@@ -270,6 +271,95 @@ fn an_index_keeps_its_analyzer_until_another_is_requested() {
     assert_eq!(found(root, "deliver"), NONE);
 }
 
+/// Returns the name and the description of the analyzer.
+fn analyzer_of(root: &Path) -> [String; 2] {
+    [Lexical::analyzer_name(root), Lexical::analyzer_description(root)].map(|of| of.unwrap().unwrap())
+}
+
+const ENGLISH: [&str; 3] = [
+    "Hello, where are the two deliveries that I have ordered from you?",
+    "They were sent to your old address, so you should ask the people there.",
+    "How can I change the address of all my orders?",
+];
+const GERMAN: [&str; 3] = [
+    "Hallo, wo sind die beiden Lieferungen, die ich bei euch bestellt habe?",
+    "Die wurden an deine alte Adresse geschickt, also frag doch mal dort nach.",
+    "Wie kann ich die Adresse für alle meine Bestellungen ändern?",
+];
+
+#[test]
+fn the_analyzer_of_a_new_index_is_detected() {
+    let (dir, mut store) = empty_index();
+    let root = dir.path();
+    put_turns(&mut store, "a", &ENGLISH);
+    store.commit(None).unwrap();
+    let snapshot = Snapshot::open(root).unwrap();
+    // Without an index on disk, the analyzer for highlighting is detected.
+    let english = detect_analyzer(&snapshot).unwrap();
+    assert_eq!(Embedded::over(root, snapshot).unwrap().analyzer(), english);
+    update(root);
+    assert_eq!(analyzer_of(root), ["mixed-1+stem-en", "mixed-1+stem-en (English, detected)"]);
+    assert_eq!(found(root, "the delivery"), ["a#1"]);
+    assert_eq!(found_dialogues(root, "where is my delivery"), ["a"]);
+    // If there are only function words, they are searched.
+    assert_eq!(found(root, "how can"), ["a#3"]);
+    let lexical = Lexical::open(root).unwrap();
+    assert_eq!(lexical.words("Where are the deliveries?").terms(), ["deliveri"]);
+    assert_eq!(lexical.syntax("\"where are the\"").terms(), ["are", "the", "where"]);
+    let phrase = lexical.syntax("\"where are the\"");
+    assert_eq!(lexical.find(Kind::Utterances, &phrase, 9, None).unwrap().iter().map(name).count(), 1);
+    drop(lexical);
+
+    // A rebuild keeps the analyzer, and that it was detected. So does an update with many more texts.
+    Lexical::rebuild(None, root, &Snapshot::open(root).unwrap(), &|| false, &mut |_| {}).unwrap();
+    assert_eq!(analyzer_of(root)[1], "mixed-1+stem-en (English, detected)");
+    for n in 0..20 {
+        put_turns(&mut store, &format!("e{n}"), &ENGLISH);
+    }
+    store.commit(None).unwrap();
+    assert_eq!(update(root), 60);
+    for n in 0..200 {
+        put_turns(&mut store, &format!("g{n}"), &GERMAN);
+    }
+    store.commit(None).unwrap();
+    assert_eq!(update(root), 600);
+    assert_eq!(analyzer_of(root)[0], "mixed-1+stem-en");
+    // Detection on request takes the new texts into account.
+    assert_eq!(update_by(root, "auto").unwrap(), 663);
+    assert_eq!(analyzer_of(root)[1], "mixed-1+stem-de (German, detected)");
+    assert_eq!(found(root, "lieferung").len(), 10);
+    assert_eq!(update_by(root, "auto").unwrap(), 0);
+}
+
+#[test]
+fn a_small_index_is_detected_again_unless_the_user_chose_the_analyzer() {
+    let (dir, mut store) = empty_index();
+    let root = dir.path();
+    put(&mut store, "a", "two deliveries");
+    catch_up(&mut store, root);
+    assert_eq!(analyzer_of(root), ["mixed-1", "mixed-1 (no main language detected)"]);
+    put_turns(&mut store, "b", &ENGLISH);
+    store.commit(None).unwrap();
+    // Until the next update, newer records are searched with the analyzer of the index on disk.
+    let lexical = Lexical::open_at(root, &Snapshot::open(root).unwrap()).unwrap();
+    assert_eq!((lexical.tail(), lexical.analyzer().to_string().as_str()), (3, "mixed-1"));
+    drop(lexical);
+    assert_eq!(update(root), 4);
+    assert_eq!(analyzer_of(root)[0], "mixed-1+stem-en");
+    assert_eq!(found(root, "delivery"), ["a#1", "b#1"]);
+
+    // A choice of the detected analyzer needs no rebuild, but is stored.
+    assert_eq!(update_by(root, "mixed-1+stem-en").unwrap(), 0);
+    assert_eq!(analyzer_of(root)[1], "mixed-1+stem-en (English)");
+    assert_eq!(found(root, "delivery"), ["a#1", "b#1"]);
+    update_by(root, "mixed-1").unwrap();
+    put_turns(&mut store, "c", &ENGLISH);
+    catch_up(&mut store, root);
+    assert_eq!(analyzer_of(root), ["mixed-1", "mixed-1"]);
+    assert_eq!(update_by(root, "auto").unwrap(), 7);
+    assert_eq!(analyzer_of(root)[1], "mixed-1+stem-en (English, detected)");
+}
+
 #[test]
 fn a_cancelled_rebuild_keeps_the_old_index() {
     let (dir, mut store) = empty_index();
@@ -277,7 +367,7 @@ fn a_cancelled_rebuild_keeps_the_old_index() {
     put(&mut store, "a", "two deliveries");
     store.commit(None).unwrap();
     let snapshot = Snapshot::open(root).unwrap();
-    let stopped = |analyzer: Option<Analyzer>| {
+    let stopped = |analyzer: Option<AnalyzerChoice>| {
         Lexical::update(analyzer, root, &snapshot, &|| true, &mut |_| {}).unwrap_err().class()
     };
     assert_eq!(stopped(None), Class::Interrupted);

@@ -5,7 +5,7 @@ use std::path::Path;
 use tantivy::IndexWriter;
 
 use super::{
-    Lexical, folder,
+    Lexical, folder, progress,
     side::{NewDocument, Progress, Side},
     temporary_folders, unknown_analyzer,
 };
@@ -17,46 +17,52 @@ use turnwise_core::{
 };
 use turnwise_corpus::{Dialogue, filter::Facts};
 use turnwise_store::{Change, Position, Snapshot};
-use turnwise_text::Analyzer;
+use turnwise_text::{Analyzer, AnalyzerChoice};
 
 impl Lexical {
-    /// Updates the lexical index to a snapshot, or builds a missing index. If `analyzer` differs from the analyzer of
-    /// the index, the index is rebuilt. With `None`, the index keeps its analyzer. Returns the number of utterances
-    /// added.
+    /// Updates the lexical index to a snapshot, or builds a missing index. If `analyzer` selects an analyzer other than
+    /// that of the index, the index is rebuilt. With `None`, the index keeps its analyzer; the analyzer of a new index is
+    /// detected ([`detect_analyzer`]). Returns the number of utterances added.
+    ///
+    /// An analyzer that was detected from a few texts is detected again. If the result differs, the index is rebuilt.
     ///
     /// `progress` receives the number of utterances added so far. `stop` is called regularly; if it returns true, the
     /// index stays unchanged and an error is returned.
     pub fn update(
-        analyzer: Option<Analyzer>,
+        analyzer: Option<AnalyzerChoice>,
         root: &Path,
         snapshot: &Snapshot,
         stop: &dyn Fn() -> bool,
         progress: &mut dyn FnMut(u64),
     ) -> Result<u64> {
-        let analyzer = analyzer.map_or_else(|| current_analyzer(root), Ok)?;
-        let target = target(analyzer, snapshot);
+        let selected = select(analyzer, root, snapshot)?;
+        let target = target(selected, snapshot);
         let run = Run { snapshot, target: &target, stop };
         // The index must be rebuilt if it has a different analyzer, other fields or a different log, or if it is
         // damaged.
         let fits = |p: &Progress| p.analyzer == target.analyzer && p.log == target.log && p.at <= target.at;
         match Lexical::open(root).ok().filter(|lexical| lexical.both(fits)) {
-            Some(lexical) if lexical.both(|p| p.at == target.at) => Ok(0),
+            Some(lexical)
+                if lexical.both(|p| (p.at, p.detected_from) == (target.at, target.detected_from)) =>
+            {
+                Ok(0)
+            }
             Some(lexical) => run.catch_up(&lexical, progress),
-            None => run.make(root, analyzer, progress),
+            None => run.make(root, selected.analyzer, progress),
         }
     }
 
     /// Builds a new lexical index, even if the old one is up to date. The parameters are those of [`Lexical::update`].
     pub fn rebuild(
-        analyzer: Option<Analyzer>,
+        analyzer: Option<AnalyzerChoice>,
         root: &Path,
         snapshot: &Snapshot,
         stop: &dyn Fn() -> bool,
         progress: &mut dyn FnMut(u64),
     ) -> Result<u64> {
-        let analyzer = analyzer.map_or_else(|| current_analyzer(root), Ok)?;
-        let target = target(analyzer, snapshot);
-        Run { snapshot, target: &target, stop }.make(root, analyzer, progress)
+        let selected = select(analyzer, root, snapshot)?;
+        let target = target(selected, snapshot);
+        Run { snapshot, target: &target, stop }.make(root, selected.analyzer, progress)
     }
 
     /// Rebuilds the lexical index if it cannot be opened or belongs to a different log than the snapshot. An index of a
@@ -79,29 +85,67 @@ impl Lexical {
     }
 }
 
-fn target(analyzer: Analyzer, snapshot: &Snapshot) -> Progress {
+/// Detects the analyzer of a new lexical index by the language of the dialogues. Reads only the first dialogues.
+pub fn detect_analyzer(snapshot: &Snapshot) -> Result<Analyzer> {
+    Ok(detect(snapshot)?.analyzer)
+}
+
+/// An analyzer that was detected from fewer texts than this is detected again by the next update. Otherwise, the first
+/// few texts of an index would determine its analyzer forever.
+const FEW_TEXTS: usize = 50;
+
+/// Analyzer for an update, and how it was selected; see [`Progress::detected_from`].
+#[derive(Clone, Copy)]
+struct SelectedAnalyzer {
+    analyzer: Analyzer,
+    detected_from: Option<usize>,
+}
+
+fn select(choice: Option<AnalyzerChoice>, root: &Path, snapshot: &Snapshot) -> Result<SelectedAnalyzer> {
+    match choice {
+        Some(AnalyzerChoice::Named(analyzer)) => Ok(SelectedAnalyzer { analyzer, detected_from: None }),
+        Some(AnalyzerChoice::Detect) => detect(snapshot),
+        None => match current(root)? {
+            Some(current) if current.detected_from.is_none_or(|texts| texts >= FEW_TEXTS) => Ok(current),
+            _ => detect(snapshot),
+        },
+    }
+}
+
+fn detect(snapshot: &Snapshot) -> Result<SelectedAnalyzer> {
+    let (mut texts, mut failed) = (0, None);
+    // A record that cannot be read ends the texts, and is reported afterwards.
+    let dialogues = snapshot.dialogues().map_while(|dialogue| dialogue.map_err(|e| failed = Some(e)).ok());
+    let turns = dialogues.flat_map(|dialogue| dialogue.turns).inspect(|_| texts += 1);
+    let analyzer = Analyzer::detect(turns.map(|turn| turn.text));
+    failed.map_or(Ok(SelectedAnalyzer { analyzer, detected_from: Some(texts) }), Err)
+}
+
+fn target(selected: SelectedAnalyzer, snapshot: &Snapshot) -> Progress {
     Progress {
-        analyzer: analyzer.to_string(),
+        analyzer: selected.analyzer.to_string(),
+        detected_from: selected.detected_from,
         log: snapshot.log_id().to_owned(),
         at: snapshot.end(),
         batch: snapshot.batch(),
     }
 }
 
-/// Returns the analyzer of the existing index; the default if there is no index or its analyzer is unknown. A known
-/// analyzer that this build does not include is an error.
-fn current_analyzer(root: &Path) -> Result<Analyzer> {
-    let Ok(Some(name)) = Lexical::analyzer_name(root) else { return Ok(Analyzer::default()) };
-    match name.parse::<Analyzer>() {
+/// Returns the analyzer of the existing index; `None` if there is no index or its analyzer is unknown. A known analyzer
+/// that this build does not include is an error.
+fn current(root: &Path) -> Result<Option<SelectedAnalyzer>> {
+    let Ok(Some(progress)) = progress(root) else { return Ok(None) };
+    match progress.analyzer.parse::<Analyzer>() {
+        Ok(analyzer) => Ok(Some(SelectedAnalyzer { analyzer, detected_from: progress.detected_from })),
         // The user chose this analyzer with a build of turnwise that includes it. Do not replace it silently.
-        Err(e) if e.class() == Class::Unavailable => Err(unknown_analyzer(root, &name, &e)),
-        parsed => Ok(parsed.unwrap_or_default()),
+        Err(e) if e.class() == Class::Unavailable => Err(unknown_analyzer(root, &progress.analyzer, &e)),
+        Err(_) => Ok(None),
     }
 }
 
 /// Updates an open index to a snapshot of its log. Returns the number of utterances added.
 pub(super) fn catch_up(lexical: &Lexical, snapshot: &Snapshot) -> Result<u64> {
-    let target = target(lexical.analyzer, snapshot);
+    let target = target(SelectedAnalyzer { analyzer: lexical.analyzer, detected_from: None }, snapshot);
     Run { snapshot, target: &target, stop: &|| false }.catch_up(lexical, &mut |_| {})
 }
 

@@ -57,7 +57,8 @@ pub(super) async fn topics(call: Call) -> Outcome<HttpResponse> {
             return Err(Problem::unavailable("this index has no vectors, which are needed to find topics")
                 .hint("`turnwise encode -i INDEX` creates the vectors"));
         };
-        let analyzer = opened.searcher.engine().analyzer();
+        // Users read the terms, and a stem is often not a word.
+        let analyzer = opened.searcher.engine().analyzer().without_stemming();
         let wanted = ClusterOptions {
             k: k.map(|k| k as usize),
             seed,

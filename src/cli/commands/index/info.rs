@@ -79,6 +79,9 @@ struct Log {
 struct Words {
     /// Name of the analyzer; `None` if it cannot be read.
     analyzer: Option<String>,
+    /// The analyzer in words, for users.
+    #[serde(skip)]
+    analyzer_description: Option<String>,
     usable: bool,
 }
 
@@ -165,8 +168,11 @@ fn words(root: &Path, snapshot: &Snapshot, outdated: &mut Vec<Outdated>) -> Opti
         Ok(_) => report("the lexical index is out of date".to_owned(), "build"),
         Err(e) => report(format!("the lexical index cannot be used: {e}"), "rebuild"),
     }
-    let analyzer = Lexical::analyzer_name(root).ok().flatten();
-    Some(Words { analyzer, usable: opened.is_ok() })
+    Some(Words {
+        analyzer: Lexical::analyzer_name(root).ok().flatten(),
+        analyzer_description: Lexical::analyzer_description(root).ok().flatten(),
+        usable: opened.is_ok(),
+    })
 }
 
 fn of_vectors(
@@ -282,8 +288,8 @@ impl Info {
         part(b.log, "log", &self.of_log())?;
         part(b.tables, "tables", "")?;
         part(b.records, "records", "")?;
-        let analyzer = self.lexical.as_ref().and_then(|lexical| lexical.analyzer.as_deref());
-        part(b.lexical, "lexical", analyzer.unwrap_or_default())?;
+        let analyzer = self.lexical.as_ref().and_then(|lexical| lexical.analyzer_description.as_ref());
+        part(b.lexical, "lexical", &analyzer.map_or_else(String::new, |by| format!("analyzer {by}")))?;
         part(b.vectors, "vectors", "")?;
         part(b.graphs, "graphs", &self.graphs.as_ref().map_or_else(String::new, Graphs::words))?;
         if let Some(of) = &self.vectors {
