@@ -44,7 +44,10 @@ impl Group {
         }
         let all = (0..done.categories.len()).collect();
         let named = categories.into_iter().map(|(name, queries)| (Some(name.to_owned()), queries));
-        std::iter::once((None, all)).chain(named).map(|(name, queries)| Group::of(done, name, &queries, seed)).collect()
+        std::iter::once((None, all))
+            .chain(named)
+            .map(|(name, queries)| Group::of(done, name, &queries, seed))
+            .collect()
     }
 
     fn of(done: &Done, category: Option<String>, queries: &[usize], seed: u64) -> Group {

@@ -10,7 +10,9 @@ use super::{
 };
 use turnwise_eval::{
     recipe::Paper,
-    tasks::{AdHoc, DialogueRetrieval, Memory, Profile, ResponseSelection, SemanticRetrieval, Similarity, TaskSpec},
+    tasks::{
+        AdHoc, DialogueRetrieval, Memory, Profile, ResponseSelection, SemanticRetrieval, Similarity, TaskSpec,
+    },
 };
 use turnwise_index::dense::Builder;
 use turnwise_search::HitKind;

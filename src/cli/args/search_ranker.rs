@@ -74,7 +74,8 @@ impl fmt::Display for SearchRanker {
     /// Formats the ranker as it is given on the command line, without options that have their default value.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("search")?;
-        let RankingArgs { fusion, rrf_k, dense_weight, bm25_weight, candidates, rerank, rerank_top } = &self.ranking;
+        let RankingArgs { fusion, rrf_k, dense_weight, bm25_weight, candidates, rerank, rerank_top } =
+            &self.ranking;
         option(f, "mode", self.mode.as_ref().map(name))?;
         option(f, "fusion", fusion.as_ref().map(name))?;
         option(f, "rrf-k", *rrf_k)?;

@@ -103,7 +103,10 @@ impl Sample {
             };
         }
         match sample.sessions.is_empty() {
-            true => Err(RecordError::new("the sample has no sessions (`session_1`, …)").with_id(Some(sample.name))),
+            true => {
+                Err(RecordError::new("the sample has no sessions (`session_1`, …)")
+                    .with_id(Some(sample.name)))
+            }
             false => Ok(sample),
         }
     }
@@ -197,18 +200,29 @@ fn turn(json: &[u8], session: u32) -> Result<Turn, String> {
     let number = match record.remove("dia_id") {
         // The turn gets the number after that of the turn before it.
         None | Some(Value::Null) => TurnNo(0),
-        Some(id) => turn_number(&id, session).ok_or_else(|| format!("has the `dia_id` {id}, not D{session}:N"))?,
+        Some(id) => {
+            turn_number(&id, session).ok_or_else(|| format!("has the `dia_id` {id}, not D{session}:N"))?
+        }
     };
     let caption = take_text(&mut record, &["blip_caption"]);
     let text = match (record.remove("text"), caption) {
         (Some(Value::String(text)), None) => text,
-        (Some(Value::String(text)), Some(caption)) => format!("{text} [shares {caption}]").trim_start().to_owned(),
+        (Some(Value::String(text)), Some(caption)) => {
+            format!("{text} [shares {caption}]").trim_start().to_owned()
+        }
         (None | Some(Value::Null), Some(caption)) => format!("[shares {caption}]"),
         (None | Some(Value::Null), None) => return Err("has no `text`".to_owned()),
         (Some(_), _) => return Err("has a `text` that is not a string".to_owned()),
     };
     let speaker = take_text(&mut record, &["speaker"]).unwrap_or_default();
-    Ok(Turn { number, speaker, role: Some(Role::Participant), text, metadata: rest(record), ..Turn::default() })
+    Ok(Turn {
+        number,
+        speaker,
+        role: Some(Role::Participant),
+        text,
+        metadata: rest(record),
+        ..Turn::default()
+    })
 }
 
 fn turn_number(id: &Value, session: u32) -> Option<TurnNo> {
@@ -279,7 +293,8 @@ pub fn locomo_questions(path: &Path) -> Result<Vec<LocomoQuestion>> {
 
 /// Returns the utterance ids in a text such as `D1:3; D2:5`.
 fn evidence(sample: &str, text: &str) -> Vec<String> {
-    let parts = text.split(|c: char| c.is_whitespace() || matches!(c, ';' | ',')).filter(|part| !part.is_empty());
+    let parts =
+        text.split(|c: char| c.is_whitespace() || matches!(c, ';' | ',')).filter(|part| !part.is_empty());
     let id = |part: &str| {
         let (session, turn) = session_and_turn(part)?;
         let dialogue = DialogueId::new(format!("{sample}-D{session}")).ok()?;
@@ -385,7 +400,10 @@ mod tests {
     fn other_json_is_not_detected() {
         let chat = r#"{"messages": [{"role": "user", "content": "\"dia_id\" and \"session_1\" are keys"}]}"#;
         assert_eq!(sniffed("a.json", chat), Some("messages"));
-        assert_eq!(sniffed("a.json", r#"{"session_1": [{"id": "dia_id"}], "session_x": {"dia_id": 1}}"#), None);
+        assert_eq!(
+            sniffed("a.json", r#"{"session_1": [{"id": "dia_id"}], "session_x": {"dia_id": 1}}"#),
+            None
+        );
     }
 
     #[test]

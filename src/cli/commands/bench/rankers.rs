@@ -17,7 +17,17 @@ use turnwise_eval::tasks::MemoryTask;
 use turnwise_search::{Fusion, Rerank};
 
 const KNOWN: [&str; 11] = [
-    "model", "maxsim", "matching", "vectors", "bm25", "tfidf", "tfidf-svd", "hybrid", "lda", "random", "search",
+    "model",
+    "maxsim",
+    "matching",
+    "vectors",
+    "bm25",
+    "tfidf",
+    "tfidf-svd",
+    "hybrid",
+    "lda",
+    "random",
+    "search",
 ];
 /// Function that applies a suffix of a model's name to the options of the model.
 type Change = fn(&mut Overrides);

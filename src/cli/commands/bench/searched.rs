@@ -55,11 +55,15 @@ impl<'a> Indexes<'a> {
         if self.searchers.get().is_none() {
             files::remove_folder(&self.folder)?;
             let collections = self.task.collections.iter().enumerate();
-            let built = collections.map(|(n, dialogues)| self.build(&self.folder.join(n.to_string()), dialogues));
+            let built =
+                collections.map(|(n, dialogues)| self.build(&self.folder.join(n.to_string()), dialogues));
             // Only this thread builds, so the value is not set yet.
             let _ = self.searchers.set(built.collect::<Result<_>>()?);
         }
-        self.searchers.get().map(Vec::as_slice).ok_or_else(|| Error::Internal("no index was built".to_owned()))
+        self.searchers
+            .get()
+            .map(Vec::as_slice)
+            .ok_or_else(|| Error::Internal("no index was built".to_owned()))
     }
 
     /// Builds an index with the steps of `turnwise ingest`.
@@ -79,13 +83,21 @@ impl<'a> Indexes<'a> {
         index::update(root, &snapshot, context)?;
         let Some(open) = &self.encoder else { return Searcher::over(root, snapshot) };
         let mut writer = VectorWriter::open(root, &open.recipe, VectorMode::Continue, context.command_line)?;
-        let wanted = EncodeTargets { utterances: true, dialogues: true, chunk: context.settings.encode_batch };
+        let wanted =
+            EncodeTargets { utterances: true, dialogues: true, chunk: context.settings.encode_batch };
         let total = Some(dialogues.len() as u64);
         let mut progress = ProgressBar::new(context.printer, "encoding", "dialogues", total);
-        let filled =
-            fill(&snapshot, &mut writer, open.encoder.as_ref(), &wanted, &open.options, &signals::stopped, &mut |f| {
+        let filled = fill(
+            &snapshot,
+            &mut writer,
+            open.encoder.as_ref(),
+            &wanted,
+            &open.options,
+            &signals::stopped,
+            &mut |f| {
                 progress.set(f.seen, f.seen);
-            })?;
+            },
+        )?;
         drop(progress);
         writer.finish()?;
         if !filled.complete {

@@ -70,17 +70,26 @@ pub(super) fn write(out: &mut dyn Write, results: &[Printed<'_>], folder: &Path)
     let groups = results.first().map_or(0, |printed| printed.groups.len());
     if groups == 0 {
         let mut rows = vec![baseline.clone()];
-        rows.extend(of_results(&|printed, measure| printed.done.value(measure).map_or_else(|| "–".to_owned(), cell)));
-        write_rows(out, "", &measures, &rows)?;
+        rows.extend(of_results(&|printed, measure| {
+            printed.done.value(measure).map_or_else(|| "–".to_owned(), cell)
+        }));
+        write_rows(out, ("", 0), &measures, &rows)?;
     }
+    let title = |group: &Group| {
+        let name = group.category.as_deref().unwrap_or("all");
+        format!("{name}: {}", counted(group.queries as u64, "question"))
+    };
+    let titles = results.first().into_iter().flat_map(|printed| &printed.groups).map(&title);
+    let widest = titles.map(|title| title.chars().count()).max().unwrap_or(0);
     for n in 0..groups {
-        let mut rows = of_results(&|printed, measure| printed.groups.get(n).map_or_else(String::new, |g| with_interval(g, measure)));
+        let mut rows = of_results(&|printed, measure| {
+            printed.groups.get(n).map_or_else(String::new, |g| with_interval(g, measure))
+        });
         let Some(group) = results.first().and_then(|printed| printed.groups.get(n)) else { continue };
         if group.category.is_none() {
             rows.insert(0, baseline.clone());
         }
-        let name = group.category.as_deref().unwrap_or("all");
-        write_rows(out, &format!("{name}: {}", counted(group.queries as u64, "question")), &measures, &rows)?;
+        write_rows(out, (&title(group), widest), &measures, &rows)?;
     }
     for skipped in &first.skipped {
         let (count, more) = (grouped(skipped.count), if skipped.count > 1 { ", …" } else { "" });
@@ -90,7 +99,7 @@ pub(super) fn write(out: &mut dyn Write, results: &[Printed<'_>], folder: &Path)
         writeln!(out, "{DIM}mean ± deviation over {} seeds{DIM:#}", first.seeds.len())?;
     }
     if groups > 0 {
-        writeln!(out, "{DIM}in brackets: 95% confidence intervals (bootstrap over the questions){DIM:#}")?;
+        writeln!(out, "{DIM}in parentheses: 95% confidence intervals (bootstrap over the questions){DIM:#}")?;
     }
     writeln!(out, "{DIM}results with per-query values are in {}{DIM:#}", folder.display())
 }
@@ -98,13 +107,20 @@ pub(super) fn write(out: &mut dyn Write, results: &[Printed<'_>], folder: &Path)
 /// Name of a row and its cells.
 type Row = (String, Vec<String>);
 
-/// Writes rows with a header and a blank line after them. `title` is the header of the names.
-fn write_rows(out: &mut dyn Write, title: &str, measures: &[&str], rows: &[Row]) -> io::Result<()> {
+/// Writes rows with a header and a blank line after them. `title` is the header of the names. The
+/// column of the names has at least `least` characters.
+fn write_rows(
+    out: &mut dyn Write,
+    (title, least): (&str, usize),
+    measures: &[&str],
+    rows: &[Row],
+) -> io::Result<()> {
     let width = |column: usize| {
         let cells = rows.iter().map(|(_, cells)| cells[column].chars().count());
         cells.max().unwrap_or(0).max(measures[column].chars().count())
     };
-    let names = rows.iter().map(|(name, _)| name.chars().count()).chain([title.chars().count()]).max().unwrap_or(0);
+    let names = rows.iter().map(|(name, _)| name.as_str()).chain([title]);
+    let names = names.map(|name| name.chars().count()).max().unwrap_or(0).max(least);
     write!(out, "{BOLD}{title:names$}{BOLD:#}")?;
     for (column, measure) in measures.iter().enumerate() {
         write!(out, "  {BOLD}{measure:>width$}{BOLD:#}", width = width(column))?;
@@ -120,11 +136,11 @@ fn write_rows(out: &mut dyn Write, title: &str, measures: &[&str], rows: &[Row])
     writeln!(out)
 }
 
-/// Formats the value of a measure with its confidence interval, such as `39.8 [37.0, 42.7]`.
+/// Formats the value of a measure with its confidence interval, such as `39.8 (37–43)`.
 fn with_interval(group: &Group, measure: &str) -> String {
     let found = group.values.iter().find(|value| value.measure == measure);
     found.map_or_else(String::new, |GroupValue { value, interval: (low, high), .. }| {
-        format!("{} [{}, {}]", shown(*value, measure), shown(*low, measure), shown(*high, measure))
+        format!("{} ({:.0}–{:.0})", shown(*value, measure), 100.0 * low, 100.0 * high)
     })
 }
 
