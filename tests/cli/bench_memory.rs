@@ -24,9 +24,8 @@ fn a_conversation_is_searched_in_all_modes() {
     assert_eq!(results[1]["queries"], json!(["kite/1", "kite/2", "kite/3"]));
     assert_eq!(results[1]["categories"], json!(["4 single-hop", "1 multi-hop", "2 temporal"]));
     let each = |n: usize| results[1]["values"][n]["each"].as_array().unwrap().clone();
-    // The first question shares `dog` with no turn of its evidence, but `Ines` and `adopt` with none either, so the
-    // evidence is found by stemming or not at all; the other two questions share a word with their evidence.
-    assert_eq!((each(0)[2].as_f64(), each(3)[2].as_f64().map(|mrr| mrr > 0.3)), (Some(1.0), Some(true)));
+    // The third question shares the word `kayak` with its evidence and with two other turns.
+    assert!(each(0)[2] == 1.0 && each(3)[2].as_f64().unwrap() >= 1.0 / 3.0, "{results}");
     let all = group(&results[1], None);
     assert_eq!(all["queries"], 3);
     let r5 = &all["values"][0];
@@ -88,7 +87,8 @@ fn a_saved_result_is_reused_and_options_give_another_row() {
     assert!(out.contains("1 multi-hop: 1 question ") && out.contains("95% confidence intervals"), "{out}");
     t.run_args(&["bench", "memory", "kite.json", "-r", "search --modus bm25"])
         .says(2, &["the ranker `search --modus bm25`: unexpected argument '--modus'"]);
-    t.run("bench sr kite.json -r search").says(2, &["the ranker `search` works only in `bench memory`"]);
+    t.write("select.txt", crate::bench::select());
+    t.run("bench sr select.txt -r search").says(2, &["the ranker `search` works only in `bench memory`"]);
 }
 
 #[test]
@@ -124,14 +124,14 @@ fn bad_conversations_are_reported_and_the_rest_is_searched() {
         0,
         &[
             "bad.json:14 (bad-D2): turn 2 of `session_2` has the `dia_id` \"D1:2\", not D2:N",
-            "bad.json:20 (bad-D3): turn number 3 follows 9; turn numbers must be ascending",
+            "bad.json:18 (bad-D3): turn number 3 follows 9; turn numbers must be ascending",
         ],
     );
     assert!(outcome.out.contains("2 questions, 4 turns in 1 dialogue"), "{}", outcome.out);
     t.write("cut.json", &CONVERSATION[..CONVERSATION.len() / 2]);
     t.run("bench memory cut.json --mode bm25").says(3, &["the file ends in the middle of a JSON value"]);
     t.write("chat.jsonl", "{\"id\": \"a\", \"turns\": [{\"text\": \"x\"}]}\n");
-    t.run("bench memory chat.jsonl --mode bm25").says(3, &["LoCoMo files have questions in `qa`"]);
+    t.run("bench memory chat.jsonl --mode bm25").says(3, &["1 files that are not in the format locomo"]);
 }
 
 #[test]
@@ -144,7 +144,7 @@ fn a_recipe_checks_the_expected_values() {
              [[rows]]\nranker = \"search --mode bm25\"\nexpected = {{ \"hit@5\" = {expected} }}\n"
         )
     };
-    t.write("recipes/kites.toml", recipe("100.0"));
+    t.write("recipes/kites.toml", recipe("66.7"));
     let out = t.ok("bench reproduce --recipes recipes --data data");
     assert!(out.contains("holds") && out.contains("search --mode bm25"), "{out}");
     t.write("recipes/kites.toml", recipe("12.0"));

@@ -23,7 +23,7 @@ use crate::{
     trec::Measure,
 };
 use load::Builder;
-use turnwise_core::error::Result;
+use turnwise_core::{error::Result, numbers::counted};
 use turnwise_corpus::{Dialogue, filter::Filter};
 use turnwise_measures::{random_baseline::RandomBaseline, ranking::Ranking};
 
@@ -243,15 +243,13 @@ impl Task for MemoryTask {
     }
 
     fn size(&self) -> String {
-        let (questions, turns, dialogues) = (
-            self.questions.len(),
-            self.documents.len(),
-            self.collections.iter().map(Vec::len).sum::<usize>(),
-        );
-        let size = format!("{questions} questions, {turns} turns in {dialogues} dialogues");
+        let dialogues: usize = self.collections.iter().map(Vec::len).sum();
+        let [questions, turns, dialogues] =
+            [(self.questions.len(), "question"), (self.documents.len(), "turn"), (dialogues, "dialogue")]
+                .map(|(n, one)| counted(n as u64, one));
         match self.collections.len() {
-            1 => size,
-            n => format!("{size}, {n} conversations"),
+            1 => format!("{questions}, {turns} in {dialogues}"),
+            n => format!("{questions}, {turns} in {dialogues}, {n} conversations"),
         }
     }
 
