@@ -7,6 +7,7 @@ mod encoder;
 mod mining;
 mod model;
 mod search;
+mod search_ranker;
 #[cfg(feature = "serve")]
 mod serve;
 mod train;
@@ -26,8 +27,9 @@ pub(crate) use encoder::{EncoderArgs, TokenArgs};
 pub(crate) use mining::{ClustersArgs, DuplicatesArgs};
 pub(crate) use model::{FitArgs, FitKind, ModelBenchArgs, ModelCommand, PullArgs};
 pub(crate) use search::{
-    AnalyzeArgs, IndexBuildArgs, IndexCommand, SearchArgs, SearchCommand, SimilarArgs, TuneArgs,
+    AnalyzeArgs, IndexBuildArgs, IndexCommand, RankingArgs, SearchArgs, SearchCommand, SimilarArgs, TuneArgs,
 };
+pub(crate) use search_ranker::SearchRanker;
 #[cfg(feature = "serve")]
 pub(crate) use serve::ServeArgs;
 pub(crate) use train::{ListArgs, Preset, Seeds, TrainArgs, TrainCommand, TrainRunArgs};

@@ -8,6 +8,7 @@ mod assembled;
 mod bad_input;
 mod bench;
 mod bench_build;
+mod bench_memory;
 mod bench_recipes;
 mod bench_speed;
 mod changes;

@@ -214,3 +214,15 @@ fn readable_days_of_a_damaged_slack_export_are_read() {
         ]
     );
 }
+
+#[test]
+fn locomo_has_the_sessions_of_five_conversations() {
+    let Some(folder) = data::folder("locomo_dev") else { return };
+    let read = data::read(&folder, Some("locomo"), &ReadOptions::default());
+    assert_eq!((read.problems.len(), read.formats["locomo"]), (0, 5));
+    assert_eq!((read.dialogues.len(), read.turns()), (128, 2_760));
+    assert!(read.dialogues.iter().all(|d| d.time.is_some() && d.speakers().len() == 2));
+    let turn =
+        |id: &str| read.dialogues.iter().flat_map(|d| &d.turns).filter(|t| t.text.contains(id)).count();
+    assert!(turn("[shares ") > 100);
+}

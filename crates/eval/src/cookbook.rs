@@ -36,6 +36,7 @@ built_in!(
     "dialoguecse-temperature-ecd",
     "dialoguecse-temperature-jddc",
     "dialoguecse-turns",
+    "locomo",
     "response-inner",
     "response-inter",
     "response-long",

@@ -4,6 +4,7 @@ pub mod ann;
 pub mod build;
 pub mod cookbook;
 pub mod data;
+pub mod groups;
 pub mod halves;
 pub mod label_free;
 pub mod plots;

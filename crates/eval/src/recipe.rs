@@ -18,7 +18,7 @@ pub enum Paper {
     Dial2vec,
     /// The paper about response selection by sentence embeddings.
     ResponseSelection,
-    /// No paper. The recipe is a custom recipe.
+    /// No paper. The recipe is for a different data set, or a custom recipe.
     Own,
 }
 
@@ -42,7 +42,7 @@ impl Paper {
             Paper::Dialoguecse => "DialogueCSE (Liu et al., 2021)",
             Paper::Dial2vec => "dial2vec (Liu et al., 2022)",
             Paper::ResponseSelection => "Response selection by sentence embeddings",
-            Paper::Own => "Custom recipes",
+            Paper::Own => "Other recipes",
         }
     }
 }

@@ -51,6 +51,9 @@ pub struct Done {
     pub values: Vec<Value>,
     /// Ids of the queries. Each entry of `values` lists its query values in this order.
     pub queries: Vec<String>,
+    /// Category of each query, in the order of `queries`; empty if the task does not report categories.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub categories: Vec<String>,
     /// Two-dimensional map of the documents; `None` if the task has no labels or the ranker has no vectors.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub map: Option<Map>,
@@ -111,6 +114,7 @@ impl Of<'_> {
             skipped: self.task.skipped().to_vec(),
             values: outcome.values,
             queries: outcome.queries,
+            categories: outcome.categories,
             map: outcome.map,
         }
     }
@@ -250,6 +254,7 @@ mod tests {
                 each: values.to_vec(),
             }],
             queries: vec!["x".to_owned(), "y".to_owned()],
+            categories: Vec::new(),
             map: None,
         };
         let of = [done(3, &[0.2, 0.4]), done(4, &[0.4, 0.8])];

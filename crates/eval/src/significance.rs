@@ -76,7 +76,7 @@ pub fn holm(probabilities: &[f64]) -> Vec<f64> {
 }
 
 /// Confidence level of the intervals.
-const WITHIN: f64 = 0.95;
+pub(crate) const WITHIN: f64 = 0.95;
 
 /// Difference between two benchmark results in one measure. The measure has a value for each query.
 #[derive(Debug, Clone, PartialEq, Serialize)]

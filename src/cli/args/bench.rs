@@ -5,12 +5,14 @@ use std::path::PathBuf;
 use clap::{Arg, Args, Subcommand};
 
 use super::{
-    BuildCommand, EncoderArgs, InputArgs, ReadArgs, TokenArgs, at_least_one,
-    encoder::describe_for_benchmarks, parse_value,
+    BuildCommand, EncoderArgs, InputArgs, ReadArgs, SearchRanker, TokenArgs, at_least_one,
+    encoder::describe_for_benchmarks, parse_value, search_ranker::describe_for_memory,
 };
 use turnwise_eval::{
     recipe::Paper,
-    tasks::{AdHoc, DialogueRetrieval, Profile, ResponseSelection, SemanticRetrieval, Similarity, TaskSpec},
+    tasks::{
+        AdHoc, DialogueRetrieval, Memory, Profile, ResponseSelection, SemanticRetrieval, Similarity, TaskSpec,
+    },
 };
 use turnwise_index::dense::Builder;
 use turnwise_search::HitKind;
@@ -129,6 +131,31 @@ pub(crate) enum TaskCommand {
     ///
     /// Searches the whole corpus for each query. Reports nDCG@10, MAP, R@100 and MRR.
     Adhoc(TaskArgs<AdHoc>),
+    /// Search in long conversations (LoCoMo): find the turns that answer a question
+    ///
+    /// Builds an index for each conversation, as `turnwise ingest` does, in a temporary folder. Searches with each question.
+    /// The ranker `search` has the options of `turnwise search`. By default, three rankers are compared: hybrid, lexical
+    /// and dense search.
+    ///
+    /// Reports the recall of the evidence (R@5, R@10: the mean share of a question's turns among the first hits), hit@5 (the
+    /// share of questions with at least one of their turns among the first five hits), and MRR (of the first of their
+    /// turns, among 100 hits). `session R@5` and `session R@10` are the recall of the dialogues that contain the evidence,
+    /// in the order of their best turns. The values are over all questions and by category, with 95% bootstrap intervals.
+    ///
+    /// Examples:
+    /// turnwise bench memory locomo10.json
+    /// turnwise bench memory locomo10.json --bm25-weight 1
+    /// turnwise bench memory locomo10.json -r search -r "search --rerank maxsim"
+    /// turnwise bench memory --corpus chats.jsonl --questions questions.jsonl
+    #[command(mut_args(describe_for_memory), verbatim_doc_comment)]
+    Memory {
+        #[command(flatten)]
+        args: TaskArgs<Memory>,
+        #[command(flatten)]
+        read: ReadArgs,
+        #[command(flatten)]
+        search: SearchRanker,
+    },
 }
 
 /// Makes the option `--profile` visible in the help. Returns other options unchanged.
@@ -148,6 +175,10 @@ impl TaskCommand {
             }
             TaskCommand::Response(args) => (TaskSpec::Response(args.task), args.how),
             TaskCommand::Adhoc(args) => (TaskSpec::Adhoc(args.task), args.how),
+            TaskCommand::Memory { mut args, read, search } => {
+                search.apply(&mut args.how.rankers);
+                return (TaskSpec::Memory(args.task), args.how, read);
+            }
         };
         (task, how, ReadArgs::default())
     }
@@ -299,6 +330,9 @@ Rankers:
   vectors:FILE.npy       your own vectors, one row per text or dialogue in the order of the data; for
                          `bench response` and `bench adhoc`, one row per document, then one per query
   random                 random order
+  search, 'search OPTIONS'
+                         only in `bench memory`: `turnwise search` in an index; OPTIONS are --mode, --fusion,
+                         --rrf-k, --dense-weight, --bm25-weight, --candidates, --rerank and --rerank-top
 
 `model` and `model:NAME` can be followed by modifiers, such as model+utterances+last-3:
   +center                subtract the mean of all vectors
@@ -318,7 +352,7 @@ TERMS is an analyzer of `turnwise analyze` (for bm25 and tfidf, mixed-1 by defau
                          ngram_range=(1, 2)
 tfidf-svd without TERMS is the encoder that `turnwise model fit` makes, fitted on the texts of the benchmark.
 
-`--precision auto` means f32 for all rankers.";
+`--precision auto` means f32 for all rankers except `search`, which uses the precision of `turnwise ingest`.";
 
 /// Arguments of `turnwise eval`. They have the names and meanings of trec_eval's options.
 #[derive(Debug, Args)]

@@ -82,7 +82,7 @@ pub(super) fn describe_for_benchmarks(arg: Arg) -> Arg {
         "precision" => arg.long_help(
             "Numeric precision of the computation\n\n\
              Here, `auto` means f32, which gives the same vectors as sentence-transformers. The other precisions are \
-             faster and slightly less accurate.",
+             faster and slightly less accurate. For the ranker `search`, `auto` is the precision that `turnwise ingest` uses.",
         ),
         _ => arg,
     }

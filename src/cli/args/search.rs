@@ -177,7 +177,7 @@ pub(crate) struct QueryArgs {
     pub(crate) ranking: RankingArgs,
 }
 
-#[derive(Debug, Args)]
+#[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Fusion and ranking")]
 pub(crate) struct RankingArgs {
     /// How hybrid search combines the dense and BM25 scores [default: context for utterances, weighted for dialogues]
@@ -259,6 +259,16 @@ Query syntax (--syntax):
 Parts that cannot be parsed are ignored, with a warning.";
 
 impl RankingArgs {
+    /// Returns a search request with these options and no query.
+    pub(crate) fn request(&self) -> SearchRequest {
+        SearchRequest {
+            candidates: self.candidates,
+            fusion: self.fusion(),
+            rerank: self.rerank.map(|by| Rerank { by, top: self.rerank_top }),
+            ..SearchRequest::default()
+        }
+    }
+
     /// Returns the settings for combining lexical and dense scores; `None` if no option sets any of them. Settings that
     /// are not given have the built-in defaults, not the saved values.
     fn fusion(&self) -> Option<FusionOptions> {
@@ -286,11 +296,8 @@ impl QueryArgs {
             window: self.window,
             min_score: self.min_score,
             min_percentile: self.min_percentile,
-            candidates: self.ranking.candidates,
-            fusion: self.ranking.fusion(),
-            rerank: self.ranking.rerank.map(|by| Rerank { by, top: self.ranking.rerank_top }),
             explain: self.explain,
-            ..SearchRequest::default()
+            ..self.ranking.request()
         }
     }
 }

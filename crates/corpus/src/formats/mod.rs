@@ -15,6 +15,7 @@ mod dial2vec;
 mod dialoguecse;
 mod doc2dial;
 mod irc_log;
+mod locomo;
 mod mdc;
 mod messages;
 mod metalwoz;
@@ -46,6 +47,7 @@ use crate::{
 use turnwise_core::error::{Error, Reject, Result};
 
 pub use csv::ColumnMap;
+pub use locomo::{LocomoQuestion, locomo_questions};
 pub(crate) use support::{RecordError, line_problem};
 
 /// The types and helpers that most formats use.
@@ -184,6 +186,7 @@ pub fn all() -> &'static [&'static Format] {
         &doc2dial::FORMAT,
         &convlab3::FORMAT,
         &crosswoz::FORMAT,
+        &locomo::FORMAT,
         &mdc::FORMAT,
         &self_dialogue::FORMAT,
         &ubuntu_irc::FORMAT,

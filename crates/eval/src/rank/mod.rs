@@ -127,6 +127,9 @@ impl Progress for () {
     fn done(&self, _: Step, _: usize, _: usize) {}
 }
 
+/// Score of a document that a ranker does not return at all. The task `memory` does not rank such documents.
+pub const NOT_FOUND: f32 = f32::MIN;
+
 /// Ranking method, such as BM25 or an encoder.
 pub trait Ranker: Sync {
     /// Returns the display name.

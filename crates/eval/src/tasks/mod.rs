@@ -2,6 +2,7 @@
 
 mod ad_hoc;
 mod dialogues;
+mod memory;
 mod ranking;
 mod response_selection;
 mod semantic_retrieval;
@@ -14,6 +15,7 @@ use std::{
 
 pub use ad_hoc::AdHoc;
 pub use dialogues::{DialogueRetrieval, DialogueTask, Profile};
+pub use memory::{DEPTH as MEMORY_DEPTH, Memory, MemoryTask, Question};
 pub use ranking::{Candidates, RankingTask};
 pub use response_selection::ResponseSelection;
 pub use semantic_retrieval::{SemanticRetrieval, semantic_retrieval, semantic_retrieval_of};
@@ -43,6 +45,8 @@ pub enum TaskSpec {
     Response(ResponseSelection),
     /// Ad-hoc retrieval on a data set in BEIR's layout.
     Adhoc(AdHoc),
+    /// Search in long conversations: the turns that answer a question must be among the first hits.
+    Memory(Memory),
 }
 
 impl TaskSpec {
@@ -59,6 +63,7 @@ impl TaskSpec {
             TaskSpec::Dialogues(settings) => settings,
             TaskSpec::Response(settings) => settings,
             TaskSpec::Adhoc(settings) => settings,
+            TaskSpec::Memory(settings) => settings,
         }
     }
 }
@@ -133,6 +138,12 @@ pub trait Task: Sync {
         None
     }
 
+    /// Returns the dialogues and questions of the task if it can evaluate real searches. Returns `None` for other
+    /// tasks.
+    fn memory(&self) -> Option<&MemoryTask> {
+        None
+    }
+
     /// Evaluates the ranker that created `scorer`. If `keep` is true, the outcome also contains the rankings and other
     /// tables for export.
     fn run(&self, scorer: &dyn Scorer, keep: bool, watch: &dyn Progress) -> Result<Outcome>;
@@ -166,6 +177,9 @@ pub struct Outcome {
     pub values: Vec<Value>,
     /// Ids of the queries. Each entry of `values` lists its query values in this order.
     pub queries: Vec<String>,
+    /// Category of each query, in the order of `queries`; the empty text if a query has none. The list is empty if the
+    /// task does not report categories.
+    pub categories: Vec<String>,
     /// Ranking for each query. Empty unless [`Task::run`] was called with `keep`.
     pub rankings: Vec<Ranked>,
     /// Tables from which other tools can compute the same values. Empty unless [`Task::run`] was called with `keep`.

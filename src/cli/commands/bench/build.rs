@@ -147,6 +147,7 @@ fn write_pairs_to_score(
         encoder: wanted.encoder,
         tokens: wanted.tokens,
         classes: None,
+        memory: None,
         seed: context.settings.seed,
     };
     rankers::each(wanted.rankers, &options, context, &mut |ranker| {

@@ -6,6 +6,7 @@ mod compare;
 mod rankers;
 mod recipes;
 mod report;
+mod searched;
 mod smoke;
 mod table;
 mod throughput;
@@ -37,7 +38,8 @@ pub(super) fn run(command: BenchCommand, context: &Context<'_>) -> Result<()> {
         BenchCommand::Task(task) => {
             let (spec, how, read) = task.split();
             let results = run_task(&spec, Path::new(""), &read, &how.run, &how.rankers, context)?;
-            context.printer.results(&results, |out| table::write(out, &results, &how.run.results))
+            let printed = table::Printed::all(&results, context.settings.seed);
+            context.printer.results(&printed, |out| table::write(out, &printed, &how.run.results))
         }
         BenchCommand::Ann(args) => ann::run(&args, context),
         BenchCommand::Throughput(args) => throughput::run(&args, context),
@@ -124,7 +126,13 @@ fn by_rankers(
 ) -> Result<Vec<Done>> {
     let progress = StepProgress::new(context.printer);
     let mut results = Vec::new();
-    let asked = RankerOptions { encoder: &how.encoder, tokens: &how.tokens, classes: task.classes(), seed };
+    let asked = RankerOptions {
+        encoder: &how.encoder,
+        tokens: &how.tokens,
+        classes: task.classes(),
+        memory: task.memory(),
+        seed,
+    };
     rankers::each(rankers, &asked, context, &mut |ranker| {
         let (name, identity) = (ranker.name(), ranker.identity());
         let of = Of { task, data, ranker: (&name, &identity), seed };

@@ -1,7 +1,8 @@
 //! Creates rankers by name. A ranker ranks the candidates of a benchmark.
 
+use super::searched::{Indexes, Searched};
 use crate::cli::{
-    args::{EncoderArgs, TokenArgs},
+    args::{EncoderArgs, SearchRanker, TokenArgs},
     encoders,
     prelude::*,
 };
@@ -12,10 +13,22 @@ use turnwise_eval::rank::{
     Bm25, Dense, Hybrid, Lda, Postprocess, Precomputed, RandomBaseline, Ranker, Reranked, Terms, Tfidf,
     TfidfThenSvd, Tokens,
 };
+use turnwise_eval::tasks::MemoryTask;
 use turnwise_search::{Fusion, Rerank};
 
-const KNOWN: [&str; 10] =
-    ["model", "maxsim", "matching", "vectors", "bm25", "tfidf", "tfidf-svd", "hybrid", "lda", "random"];
+const KNOWN: [&str; 11] = [
+    "model",
+    "maxsim",
+    "matching",
+    "vectors",
+    "bm25",
+    "tfidf",
+    "tfidf-svd",
+    "hybrid",
+    "lda",
+    "random",
+    "search",
+];
 /// Function that applies a suffix of a model's name to the options of the model.
 type Change = fn(&mut Overrides);
 /// Suffixes of a model's name, such as `+cls`, with their effects on the options. `+last-N` is parsed separately.
@@ -78,6 +91,8 @@ pub(super) struct RankerOptions<'a> {
     pub(super) tokens: &'a TokenArgs,
     /// Number of classes in the data, if known. It is the default number of LDA topics.
     pub(super) classes: Option<usize>,
+    /// Task whose dialogues the ranker `search` indexes, if the task allows this ranker.
+    pub(super) memory: Option<&'a MemoryTask>,
     /// Seed of rankers that use random numbers.
     pub(super) seed: u64,
 }
@@ -93,18 +108,29 @@ pub(super) fn each(
     let kinds =
         rankers.iter().map(|spec| Kind::parse(spec, options.classes)).collect::<Result<Vec<Kind>>>()?;
     let defaults = Overrides::default();
-    for kind in kinds {
+    let searches: Vec<&SearchRanker> = kinds.iter().filter_map(Kind::as_search).collect();
+    let indexes = match (searches.is_empty(), options.memory) {
+        (true, _) => None,
+        (false, Some(task)) => {
+            Some(Indexes::new(task, searches.iter().any(|ranker| ranker.needs_model()), options, context)?)
+        }
+        (false, None) => {
+            return Err(Error::input("the ranker `search` works only in `bench memory`")
+                .with_hint("the ranker `hybrid` ranks as `turnwise search` does, without an index"));
+        }
+    };
+    for kind in &kinds {
         let seed = options.seed;
         match kind {
-            Kind::Bm25(bm25) => f(&bm25)?,
-            Kind::Tfidf(tfidf) => f(&tfidf)?,
-            Kind::TfidfSvd(dim, terms) => f(&TfidfThenSvd { dim, seed, terms })?,
-            Kind::Lda(topics) => f(&Lda::new(topics, seed))?,
-            Kind::Vectors(path) => f(&Precomputed::open(&path)?)?,
+            Kind::Bm25(bm25) => f(bm25)?,
+            Kind::Tfidf(tfidf) => f(tfidf)?,
+            Kind::TfidfSvd(dim, terms) => f(&TfidfThenSvd { dim: *dim, seed, terms: *terms })?,
+            Kind::Lda(topics) => f(&Lda::new(*topics, seed))?,
+            Kind::Vectors(path) => f(&Precomputed::open(path)?)?,
             Kind::Random => f(&RandomBaseline { seed })?,
             Kind::Model(name, overrides) => {
-                let encoder = open(name.as_deref(), options, &overrides, context)?;
-                f(&dense(encoder.as_ref(), options.encoder, &overrides))?;
+                let encoder = open(name.as_deref(), options, overrides, context)?;
+                f(&dense(encoder.as_ref(), options.encoder, overrides))?;
             }
             Kind::Hybrid(name) => {
                 let encoder = open(name.as_deref(), options, &defaults, context)?;
@@ -115,7 +141,12 @@ pub(super) fn each(
                 let encoder = open(name.as_deref(), options, &defaults, context)?;
                 let dense = dense(encoder.as_ref(), options.encoder, &defaults);
                 // The number of reranked hits is the default of a search.
-                f(&Reranked { dense, by, top: Rerank::default().top })?;
+                f(&Reranked { dense, by: *by, top: Rerank::default().top })?;
+            }
+            Kind::Search(ranker) => {
+                if let Some(indexes) = &indexes {
+                    f(&Searched::new(indexes, ranker))?;
+                }
             }
         }
     }
@@ -130,6 +161,7 @@ pub(super) fn missing_model(
 ) -> Result<Option<String>> {
     let name = match Kind::parse(spec, options.classes)? {
         Kind::Model(name, _) | Kind::Hybrid(name) | Kind::Reranked(_, name) => name,
+        Kind::Search(ranker) if ranker.needs_model() => None,
         _ => return Ok(None),
     };
     let name = name.as_deref().or(options.encoder.model.as_deref()).unwrap_or(encoders::DEFAULT_MODEL);
@@ -149,10 +181,21 @@ enum Kind {
     Model(Option<String>, Overrides),
     Hybrid(Option<String>),
     Reranked(Tokens, Option<String>),
+    Search(Box<SearchRanker>),
 }
 
 impl Kind {
+    fn as_search(&self) -> Option<&SearchRanker> {
+        match self {
+            Kind::Search(ranker) => Some(ranker),
+            _ => None,
+        }
+    }
+
     fn parse(spec: &str, classes: Option<usize>) -> Result<Self> {
+        if let Some(ranker) = SearchRanker::parse(spec)? {
+            return Ok(Kind::Search(Box::new(ranker)));
+        }
         let (name, rest) = spec.split_once(':').map_or((spec, None), |(name, rest)| (name, Some(rest)));
         let number = |text: Option<&str>, default: usize| match text {
             None => Ok(default),

@@ -1,6 +1,9 @@
 //! `turnwise bench list`, `run` and `reproduce`. Recipes describe how to reproduce the tables of published papers.
 
-use super::{RankerOptions, rankers, report, run_task, table};
+use super::{
+    RankerOptions, rankers, report, run_task,
+    table::{self, Printed},
+};
 use crate::cli::{
     args::{PlaceArgs, ReadArgs, RecipeArgs, RunArgs},
     prelude::*,
@@ -63,6 +66,7 @@ fn run_recipe(named: &Named, data: &Path, how: &RunArgs, context: &Context<'_>) 
         encoder: &how.encoder,
         tokens: &how.tokens,
         classes: None,
+        memory: None,
         seed: context.settings.seed,
     };
     // A reason can include a training command, which needs the data folder unless it is the default folder.
@@ -138,7 +142,7 @@ pub(super) fn run(names: &[String], place: &PlaceArgs, how: &RunArgs, context: &
     context.printer.results(&tables, |out| {
         for one in &tables {
             let results: Vec<_> = one.rows.iter().filter_map(|row| row.result.clone()).collect();
-            table::write(out, &results, &how.results)?;
+            table::write(out, &Printed::all(&results, context.settings.seed), &how.results)?;
             for row in one.rows.iter().filter(|row| row.missing.is_some()) {
                 let why = row.missing.as_deref().unwrap_or_default();
                 writeln!(out, "{DIM}not run: {}: {why}{DIM:#}", row.who)?;

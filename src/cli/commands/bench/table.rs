@@ -3,6 +3,7 @@
 use crate::cli::prelude::*;
 use turnwise_eval::{
     ann::{Graph, Measured},
+    groups::{Group, GroupValue},
     result::Done,
     tasks::Value,
     throughput::Latency,
@@ -23,9 +24,9 @@ pub(super) fn cell(value: &Value) -> String {
 }
 
 /// Returns all measures of some results, in the order of first occurrence. Some measures exist only for some rankers.
-pub(super) fn measures(results: &[Done]) -> Vec<&str> {
+pub(super) fn measures<'a>(results: impl IntoIterator<Item = &'a Done>) -> Vec<&'a str> {
     let mut measures: Vec<&str> = Vec::new();
-    for value in results.iter().flat_map(|done| &done.values) {
+    for value in results.into_iter().flat_map(|done| &done.values) {
         if !measures.contains(&value.measure.as_str()) {
             measures.push(&value.measure);
         }
@@ -33,40 +34,63 @@ pub(super) fn measures(results: &[Done]) -> Vec<&str> {
     measures
 }
 
-/// Writes a table with one row per result, after a row for the random baseline.
-pub(super) fn write(out: &mut dyn Write, results: &[Done], folder: &Path) -> io::Result<()> {
-    let Some(first) = results.first() else { return Ok(()) };
-    let measures = measures(results);
+/// Result with its values by category, as it is printed in JSON.
+#[derive(Serialize)]
+pub(super) struct Printed<'a> {
+    #[serde(flatten)]
+    done: &'a Done,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    groups: Vec<Group>,
+}
+
+impl<'a> Printed<'a> {
+    /// Adds the values by category to results. `seed` is the seed of the confidence intervals.
+    pub(super) fn all(results: &'a [Done], seed: u64) -> Vec<Self> {
+        results.iter().map(|done| Printed { done, groups: Group::all(done, seed) }).collect()
+    }
+}
+
+/// Writes a table with one row per result, after a row for the random baseline. If the results have categories, writes
+/// a table for all queries and for each category, with confidence intervals.
+pub(super) fn write(out: &mut dyn Write, results: &[Printed<'_>], folder: &Path) -> io::Result<()> {
+    let Some(first) = results.first().map(|printed| printed.done) else { return Ok(()) };
+    let measures = measures(results.iter().map(|printed| printed.done));
     let floor = |measure: &&str| {
-        let value = results.iter().find_map(|result| result.value(measure));
+        let value = results.iter().find_map(|printed| printed.done.value(measure));
         value.and_then(|value| value.floor).map_or_else(String::new, |floor| shown(floor, measure))
     };
-    let mut rows = vec![("random baseline".to_owned(), measures.iter().map(floor).collect::<Vec<String>>())];
-    for result in results {
-        let cells = measures.iter().map(|measure| result.value(measure).map_or_else(|| "–".to_owned(), cell));
-        rows.push((result.ranker.clone(), cells.collect()));
-    }
-    let width = |column: usize| {
-        let cells = rows.iter().map(|(_, cells)| cells[column].chars().count());
-        cells.max().unwrap_or(0).max(measures[column].chars().count())
+    let baseline = ("random baseline".to_owned(), measures.iter().map(floor).collect::<Vec<String>>());
+    let of_results = |cell: &dyn Fn(&Printed<'_>, &str) -> String| -> Vec<Row> {
+        let row = |printed: &Printed<'_>| measures.iter().map(|measure| cell(printed, measure)).collect();
+        results.iter().map(|printed| (printed.done.ranker.clone(), row(printed))).collect()
     };
-    let names = rows.iter().map(|(name, _)| name.chars().count()).max().unwrap_or(0);
     writeln!(out, "{BOLD}{}{BOLD:#}", first.about)?;
     writeln!(out, "{DIM}{}: {}{DIM:#}", first.data.paths.join(", "), first.data.size)?;
     writeln!(out)?;
-    write!(out, "{:names$}", "")?;
-    for (column, measure) in measures.iter().enumerate() {
-        write!(out, "  {BOLD}{measure:>width$}{BOLD:#}", width = width(column))?;
+    let groups = results.first().map_or(0, |printed| printed.groups.len());
+    if groups == 0 {
+        let mut rows = vec![baseline.clone()];
+        rows.extend(of_results(&|printed, measure| {
+            printed.done.value(measure).map_or_else(|| "–".to_owned(), cell)
+        }));
+        write_rows(out, ("", 0), &measures, &rows)?;
     }
-    writeln!(out)?;
-    for (name, cells) in &rows {
-        write!(out, "{name:names$}")?;
-        for (column, cell) in cells.iter().enumerate() {
-            write!(out, "  {cell:>width$}", width = width(column))?;
+    let title = |group: &Group| {
+        let name = group.category.as_deref().unwrap_or("all");
+        format!("{name}: {}", counted(group.queries as u64, "question"))
+    };
+    let titles = results.first().into_iter().flat_map(|printed| &printed.groups).map(&title);
+    let widest = titles.map(|title| title.chars().count()).max().unwrap_or(0);
+    for n in 0..groups {
+        let mut rows = of_results(&|printed, measure| {
+            printed.groups.get(n).map_or_else(String::new, |g| with_interval(g, measure))
+        });
+        let Some(group) = results.first().and_then(|printed| printed.groups.get(n)) else { continue };
+        if group.category.is_none() {
+            rows.insert(0, baseline.clone());
         }
-        writeln!(out)?;
+        write_rows(out, (&title(group), widest), &measures, &rows)?;
     }
-    writeln!(out)?;
     for skipped in &first.skipped {
         let (count, more) = (grouped(skipped.count), if skipped.count > 1 { ", …" } else { "" });
         writeln!(out, "skipped: {count} {} ({}{more})", skipped.what, skipped.first)?;
@@ -74,7 +98,50 @@ pub(super) fn write(out: &mut dyn Write, results: &[Done], folder: &Path) -> io:
     if first.seeds.len() > 1 {
         writeln!(out, "{DIM}mean ± deviation over {} seeds{DIM:#}", first.seeds.len())?;
     }
+    if groups > 0 {
+        writeln!(out, "{DIM}in parentheses: 95% confidence intervals (bootstrap over the questions){DIM:#}")?;
+    }
     writeln!(out, "{DIM}results with per-query values are in {}{DIM:#}", folder.display())
+}
+
+/// Name of a row and its cells.
+type Row = (String, Vec<String>);
+
+/// Writes rows with a header and a blank line after them. `title` is the header of the names. The
+/// column of the names has at least `least` characters.
+fn write_rows(
+    out: &mut dyn Write,
+    (title, least): (&str, usize),
+    measures: &[&str],
+    rows: &[Row],
+) -> io::Result<()> {
+    let width = |column: usize| {
+        let cells = rows.iter().map(|(_, cells)| cells[column].chars().count());
+        cells.max().unwrap_or(0).max(measures[column].chars().count())
+    };
+    let names = rows.iter().map(|(name, _)| name.as_str()).chain([title]);
+    let names = names.map(|name| name.chars().count()).max().unwrap_or(0).max(least);
+    write!(out, "{BOLD}{title:names$}{BOLD:#}")?;
+    for (column, measure) in measures.iter().enumerate() {
+        write!(out, "  {BOLD}{measure:>width$}{BOLD:#}", width = width(column))?;
+    }
+    writeln!(out)?;
+    for (name, cells) in rows {
+        write!(out, "{name:names$}")?;
+        for (column, cell) in cells.iter().enumerate() {
+            write!(out, "  {cell:>width$}", width = width(column))?;
+        }
+        writeln!(out)?;
+    }
+    writeln!(out)
+}
+
+/// Formats the value of a measure with its confidence interval, such as `39.8 (37–43)`.
+fn with_interval(group: &Group, measure: &str) -> String {
+    let found = group.values.iter().find(|value| value.measure == measure);
+    found.map_or_else(String::new, |GroupValue { value, interval: (low, high), .. }| {
+        format!("{} ({:.0}–{:.0})", shown(*value, measure), 100.0 * low, 100.0 * high)
+    })
 }
 
 /// Names of the columns that [`cells`] returns.
