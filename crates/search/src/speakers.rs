@@ -130,3 +130,49 @@ fn capitalized(word: &str) -> String {
     let mut chars = word.chars();
     chars.next().map_or_else(String::new, |first| first.to_uppercase().chain(chars).collect())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tests::dialogue_index;
+
+    /// Returns the speakers that the query names, and the query without the names.
+    fn named(engine: &dyn Engine, query: &str) -> (Vec<String>, String) {
+        let named = NamedSpeakers::find(engine, query).unwrap();
+        let rest = named.removed_from(query);
+        (named.speakers, rest)
+    }
+
+    #[test]
+    fn names_are_found_and_removed() {
+        let (_dir, searcher) = dialogue_index(&["Ann Smith", "Ann Jones", "Bo", "Will", "user"]);
+        let engine = searcher.engine();
+        let found = |query: &str| {
+            let (speakers, rest) = named(engine, query);
+            (speakers.join(", "), rest)
+        };
+        let of = |speakers: &str, rest: &str| (speakers.to_owned(), rest.to_owned());
+        assert_eq!(found("What did Ann order?"), of("Ann Jones, Ann Smith", "What did order?"));
+        assert_eq!(found("what did ann smith order"), of("Ann Smith", "what did order"));
+        assert_eq!(found("Bo's parcel and Ann Jones’s refund"), of("Ann Jones, Bo", "parcel and refund"));
+        // A query of names only is not shortened.
+        assert_eq!(found("Bo"), of("Bo", "Bo"));
+        // Roles are not names, and a part of a word is not a word.
+        assert_eq!(found("what did the user say in Bonn"), of("", "what did the user say in Bonn"));
+        assert_eq!(found(""), of("", ""));
+    }
+
+    #[test]
+    fn among_many_speakers_only_clear_names_count() {
+        let mut names: Vec<String> = (0..40).map(|n| format!("P{n}")).collect();
+        names.extend(["Mark", "Mark Twain"].map(str::to_owned));
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        let (_dir, searcher) = dialogue_index(&names);
+        let speakers = |query: &str| named(searcher.engine(), query).0;
+        assert_eq!(speakers("mark the parcel as lost"), [] as [&str; 0]);
+        assert_eq!(speakers("Mark the parcel as lost"), [] as [&str; 0]);
+        assert_eq!(speakers("what did Mark say"), ["Mark", "Mark Twain"]);
+        assert_eq!(speakers("Mark's parcel"), ["Mark", "Mark Twain"]);
+        assert_eq!(speakers("what did mark twain say"), ["Mark Twain"]);
+    }
+}

@@ -74,13 +74,22 @@ impl fmt::Display for SearchRanker {
     /// Formats the ranker as it is given on the command line, without options that have their default value.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("search")?;
-        let RankingArgs { fusion, rrf_k, dense_weight, bm25_weight, candidates, rerank, rerank_top } =
-            &self.ranking;
+        let RankingArgs {
+            fusion,
+            rrf_k,
+            dense_weight,
+            bm25_weight,
+            speaker_weight,
+            candidates,
+            rerank,
+            rerank_top,
+        } = &self.ranking;
         option(f, "mode", self.mode.as_ref().map(name))?;
         option(f, "fusion", fusion.as_ref().map(name))?;
         option(f, "rrf-k", *rrf_k)?;
         option(f, "dense-weight", *dense_weight)?;
         option(f, "bm25-weight", *bm25_weight)?;
+        option(f, "speaker-weight", *speaker_weight)?;
         let default = SearchRequest::default();
         option(f, "candidates", Some(candidates).filter(|n| **n != default.candidates))?;
         option(f, "rerank", rerank.as_ref().map(name))?;
@@ -120,8 +129,8 @@ mod tests {
         let shown = |spec: &str| SearchRanker::parse(spec).unwrap().unwrap().to_string();
         assert_eq!(shown("search"), "search");
         assert_eq!(shown("search  --candidates 100 --mode dense"), "search --mode dense");
-        let all = "search --mode hybrid --fusion rrf --rrf-k 20 --dense-weight 0.5 --bm25-weight 1 --candidates 50 \
-                   --rerank maxsim --rerank-top 7";
+        let all = "search --mode hybrid --fusion rrf --rrf-k 20 --dense-weight 0.5 --bm25-weight 1 --speaker-weight 0.1 \
+                   --candidates 50 --rerank maxsim --rerank-top 7";
         assert_eq!(shown(all), all);
         assert!(SearchRanker::parse("bm25").unwrap().is_none());
         let e = SearchRanker::parse("search --k 3").unwrap_err().to_string();
