@@ -53,8 +53,8 @@ fn the_hits_are_those_of_ingest_and_search() {
     t.write("kite.json", CONVERSATION);
     t.ok("ingest -q -i kite kite.json --no-encode");
     t.ok("bench memory kite.json --mode bm25 -r search --export runs");
-    let run = std::fs::read_dir(t.path("runs")).unwrap().map(|e| e.unwrap().path());
-    let run = run.filter(|path| path.extension().is_some_and(|e| e == "run")).next().unwrap();
+    let mut files = std::fs::read_dir(t.path("runs")).unwrap().map(|e| e.unwrap().path());
+    let run = files.find(|path| path.extension().is_some_and(|e| e == "run")).unwrap();
     let run = std::fs::read_to_string(run).unwrap();
     let ids = |query: &str| -> Vec<String> {
         let lines = run.lines().filter(|line| line.starts_with(&format!("{query} ")));

@@ -142,12 +142,8 @@ pub(crate) enum TaskCommand {
     /// turns, among 100 hits). `session R@5` and `session R@10` are the recall of the dialogues that contain the evidence,
     /// in the order of their best turns. The values are over all questions and by category, with 95% bootstrap intervals.
     ///
-    /// Examples:
-    /// turnwise bench memory locomo10.json
-    /// turnwise bench memory locomo10.json --bm25-weight 1
-    /// turnwise bench memory locomo10.json -r search -r "search --rerank maxsim"
-    /// turnwise bench memory --corpus chats.jsonl --questions questions.jsonl
-    #[command(mut_args(describe_for_memory), verbatim_doc_comment)]
+    /// Example: turnwise bench memory locomo10.json --bm25-weight 1
+    #[command(mut_args(describe_for_memory))]
     Memory {
         #[command(flatten)]
         args: TaskArgs<Memory>,
