@@ -6,7 +6,8 @@
 //! * The cosine is that of the query with a weighted sum of the vectors of the utterance and its neighbors.
 //! * The BM25 score is a sum over the terms of the query. Each term counts where it contributes most: in the utterance,
 //!   or with a lower weight in a neighbor. Only utterances in the list of the lexical search contribute.
-//! * An utterance of a speaker whom the query names gets an additional score.
+//! * If the query names a speaker, the utterances of this speaker get an additional score, and all utterances of the
+//!   speaker's dialogues, too.
 //!
 //! All of this is computed at query time for the candidates of both lists. The index contains only single turns, so
 //! a changed turn needs no update of its neighbors, and equal turns share one vector.
@@ -52,6 +53,8 @@ pub(super) struct ContextScore {
     pub(super) bm25: f32,
     /// True if the query names the speaker of the utterance.
     pub(super) speaker: bool,
+    /// True if the query names a speaker of the dialogue.
+    pub(super) participant: bool,
 }
 
 /// Contribution of a term to the BM25 score of an utterance with its neighbors.
@@ -122,6 +125,7 @@ impl<'a> ContextScorer<'a> {
             cosine: candidate.cosine,
             bm25: candidate.bm25.map_or(0.0, |ranked| ranked.score),
             speaker: false,
+            participant: false,
         };
         let mut scores: Vec<ContextScore> = candidates.iter().map(alone).collect();
         for ((version, key), members) in by_dialogue {
@@ -218,11 +222,15 @@ impl<'a> ContextScorer<'a> {
     }
 
     fn score(&self, conversation: &Conversation<'_, '_>, at: usize) -> ContextScore {
-        let speaker = conversation.turns[at].speaker.as_ref();
+        let named = |turn: &&SpokenTurn<'_>| {
+            let speaker = turn.speaker.as_ref();
+            self.speakers.binary_search_by(|known| known.as_str().cmp(speaker)).is_ok()
+        };
         ContextScore {
             cosine: self.vector.and_then(|vector| conversation.cosine(at, vector)),
             bm25: conversation.best_words(at).iter().map(|(score, _)| score).sum(),
-            speaker: self.speakers.binary_search_by(|known| known.as_str().cmp(speaker)).is_ok(),
+            speaker: named(&conversation.turns[at]),
+            participant: !self.speakers.is_empty() && conversation.turns.iter().any(|turn| named(turn)),
         }
     }
 }

@@ -124,7 +124,8 @@ pub(super) fn parts(fusion: &Fusion, candidate: &FusedCandidate) -> [Option<f32>
         FusionMethod::Rrf => [candidate.dense.map(rank), candidate.bm25.map(rank)],
         FusionMethod::Weighted => [candidate.cosine, candidate.bm25.map(|ranked| scaled(ranked.score))],
     };
-    let speaker = context.speaker.then_some(fusion.speaker);
+    let named = [context.speaker, context.participant].into_iter().filter(|named| *named).count();
+    let speaker = (named > 0).then_some(named as f32 * fusion.speaker);
     [dense.map(|part| fusion.dense * part), bm25.map(|part| fusion.bm25 * part), speaker]
 }
 
@@ -181,6 +182,8 @@ pub struct ContextExplanation {
     pub terms: Vec<ContextTerm>,
     /// True if the query names the speaker of the utterance.
     pub speaker: bool,
+    /// True if the query names a speaker of the dialogue.
+    pub participant: bool,
 }
 
 /// Computation of a fused score from the contributions of the dense and the lexical search.
@@ -194,7 +197,7 @@ pub struct FusionExplanation {
     pub from_dense: Option<f32>,
     /// Weighted contribution of the lexical search. Null if the hit is not in the lexical list.
     pub from_bm25: Option<f32>,
-    /// Contribution of the speaker. Absent unless the query names the speaker of the hit.
+    /// Contribution of the named speakers. Absent unless the query names a speaker of the dialogue.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub from_speaker: Option<f32>,
     /// Sum of the contributions.
@@ -218,6 +221,7 @@ impl Explanation {
                 bm25: context.bm25,
                 terms: Vec::new(),
                 speaker: context.speaker,
+                participant: context.participant,
             }),
             fusion: (mode == Mode::Hybrid).then(fused),
             before: candidate.before,

@@ -139,7 +139,8 @@ pub struct Fusion {
     pub dense: f32,
     /// Weight of the lexical list.
     pub bm25: f32,
-    /// Score that context fusion adds if the query names the speaker of the hit.
+    /// Score that context fusion adds if the query names a speaker of the dialogue, and once more if the query names the
+    /// speaker of the hit.
     pub speaker: f32,
 }
 
@@ -190,7 +191,8 @@ pub struct FusionOptions {
     pub dense: Option<f32>,
     /// Weight of the lexical list. By default, 0.75 for context, and 0.3 for weighted and rrf.
     pub bm25: Option<f32>,
-    /// Score that context fusion adds if the query names the speaker of the hit. By default, 0.2.
+    /// Score that context fusion adds if the query names a speaker of the dialogue, and once more if the query names the
+    /// speaker of the hit. By default, 0.2.
     pub speaker: Option<f32>,
 }
 

@@ -428,7 +428,7 @@ fn a_turn_is_found_by_the_words_and_the_speakers_around_it() {
     let found = search("Ann tournament", FusionMethod::Context);
     assert_eq!(found.hits[0].id, "talk#4");
     let fusion = found.hits[0].explanation.as_ref().unwrap().fusion.as_ref().unwrap();
-    assert_eq!(fusion.from_speaker, Some(0.2));
+    assert_eq!(fusion.from_speaker, Some(0.4));
     assert_eq!(found.effective.unwrap().meaning[0].text, "tournament");
     // Without context, only the question matches.
     let found = search("tournament", FusionMethod::Weighted);
@@ -478,7 +478,9 @@ proptest! {
                 }
             }
             let words: f32 = best.values().sum();
-            let speaker = if ["parcel", "late"].contains(&hit.turn.speaker.as_str()) { 0.2 } else { 0.0 };
+            let named = |turn: &turnwise_corpus::Turn| ["parcel", "late"].contains(&turn.speaker.as_str());
+            let in_dialogue = dialogue.turns.iter().any(named);
+            let speaker = 0.2 * (f32::from(u8::from(named(&hit.turn))) + f32::from(u8::from(in_dialogue)));
             let expected =
                 turnwise_core::vectors::cosine(&query, &sum) + 0.75 * words / (words + 10.0) + speaker;
             prop_assert!((expected - hit.score).abs() < 1e-3, "{}: {expected} {:?}", hit.id, hit.explanation);

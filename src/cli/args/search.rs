@@ -153,7 +153,7 @@ pub(crate) struct QueryArgs {
     /// Minimum score of a hit; the scale depends on --mode and --fusion
     ///
     /// dense: the cosine, from -1 to 1. bm25: the BM25 score, which has no upper limit. hybrid with context or weighted
-    /// fusion: the weighted sum, at most 1.95 or 1.3 with the default weights. hybrid with rrf: at most about 0.02 with
+    /// fusion: the weighted sum, at most 2.15 or 1.3 with the default weights. hybrid with rrf: at most about 0.02 with
     /// the defaults. With --rerank, the score of the reranking. --explain shows how a score was computed.
     #[arg(long, value_name = "SCORE")]
     pub(crate) min_score: Option<f32>,
@@ -200,7 +200,9 @@ pub(crate) struct RankingArgs {
     /// Use a higher value for queries with names and numbers.
     #[arg(long, value_name = "WEIGHT")]
     pub(crate) bm25_weight: Option<f32>,
-    /// With --fusion context: score to add if the query names the speaker of the hit [default: 0.2]
+    /// With --fusion context: score to add if the query names a speaker of the dialogue [default: 0.2]
+    ///
+    /// It is added once more if the query names the speaker of the hit.
     #[arg(long, value_name = "SCORE")]
     pub(crate) speaker_weight: Option<f32>,
     /// With --mode hybrid: number of hits to take from each of the two lists, dense and BM25

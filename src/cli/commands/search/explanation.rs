@@ -96,7 +96,9 @@ fn in_context(
         }
     }
     if context.speaker {
-        line(1, format!("the query names the speaker, {}", hit.turn.speaker))?;
+        line(1, format!("speaker: the query names {}", hit.turn.speaker))?;
+    } else if context.participant {
+        line(1, "speaker: the query names a speaker of this dialogue".to_owned())?;
     }
     Ok(())
 }
