@@ -268,7 +268,8 @@ fn the_parts_of_an_index_are_shown() {
         "{text}"
     );
     assert!(
-        text.contains("lexical  analyzer mixed-1+stem-en (English, detected)\n") && text.contains("graphs   by native; utterances: "),
+        text.contains("lexical  analyzer mixed-1+stem-en (English, detected)\n")
+            && text.contains("graphs   by native; utterances: "),
         "{text}"
     );
     assert!(text.contains("dialogues: 282 nodes, recall@10 "), "{text}");

@@ -142,7 +142,8 @@ fn the_language_of_a_new_index_is_detected() {
     assert_eq!(search("can you")["terms"], json!(["can", "you"]));
     assert_eq!(ids(&search("can you")), ["b#1"]);
     // A phrase of an expression contains function words.
-    let phrase = t.run_args(&["search", "-i", "x", "--syntax", "\"tell me how to\"", "--format", "json"]).json();
+    let phrase =
+        t.run_args(&["search", "-i", "x", "--syntax", "\"tell me how to\"", "--format", "json"]).json();
     assert_eq!(ids(&phrase), ["b#1"]);
     let similar = t.json("similar -i x a#1 --mode bm25");
     assert!(!similar.to_string().contains("\"the\""), "{similar}");
@@ -151,7 +152,8 @@ fn the_language_of_a_new_index_is_detected() {
 #[test]
 fn chinese_is_not_stemmed() {
     let t = Turnwise::new();
-    let texts = ["你好，我的包裹还没有到，请帮我查一下。", "请问订单A12什么时候发货？", "我想申请退款，谢谢。"];
+    let texts =
+        ["你好，我的包裹还没有到，请帮我查一下。", "请问订单A12什么时候发货？", "我想申请退款，谢谢。"];
     let records: String = (0..30).map(|n| record_of(n, texts[n % 3])).collect();
     t.write("in.jsonl", records);
     t.ok("ingest -i x in.jsonl");
