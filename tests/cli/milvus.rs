@@ -17,7 +17,8 @@ pub fn both() -> Option<(Turnwise, Server, String)> {
     t.ok(&format!("model fit {SAMPLES} -o fitted --dim 64"));
     t.ok(&format!("ingest -i x {SAMPLES}"));
     t.ok("encode -i x --model ./fitted");
-    t.ok("index build -i x");
+    // New collections in Milvus have this analyzer.
+    t.ok("index build -i x --analyzer mixed-1");
     let result = t.ok(&format!("ingest {engine} --model ./fitted {SAMPLES}"));
     assert!(
         result.contains("280  added") && result.contains("now holds 280 dialogues with 3,208 turns"),

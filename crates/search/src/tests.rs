@@ -105,7 +105,9 @@ fn conversation(turns: &serde_json::Value) -> (tempfile::TempDir, Searcher) {
     let root = dir.path().join("index");
     let mut dialogue: Dialogue = serde_json::from_value(json!({"id": "talk", "turns": turns})).unwrap();
     dialogue.check().unwrap();
-    write(&root, |store| drop(store.put(&Prepared::new(&dialogue).unwrap()).unwrap()));
+    write(&root, |store| {
+        store.put(&Prepared::new(&dialogue).unwrap()).unwrap();
+    });
     encode(&root);
     build(&root);
     let searcher = searcher(&root);

@@ -121,8 +121,7 @@ impl Analyzer {
         format!(
             "{ANALYZER} (words; character bigrams for scripts without spaces) or {JIEBA} (Chinese words by \
              dictionary; needs a build with `--features jieba`). Both can be followed by {STEM}LANGUAGE (stemming of \
-             words in Latin script: {}). The 1 is a version. {AUTO} detects the language of the texts, and selects \
-             {ANALYZER} with stemming in this language; without stemming if no language is clearly the main one",
+             words in Latin script: {}). The 1 is a version",
             LANGUAGES.map(|(code, ..)| code).join(", ")
         )
     }

@@ -305,7 +305,11 @@ impl QueryArgs {
 }
 
 fn analyzer_help() -> String {
-    format!("ANALYZER is {}.", Analyzer::names())
+    format!(
+        "ANALYZER is {}.\n\n`auto` detects the main language of the texts, and selects mixed-1 with stemming in this \
+         language. Without a clear main language, it selects mixed-1.",
+        Analyzer::names()
+    )
 }
 
 #[derive(Debug, Args)]
@@ -350,7 +354,8 @@ pub(crate) struct IndexBuildArgs {
     pub(crate) graph: Builder,
     /// Analyzer, such as mixed-1+stem-en; `auto` detects the language [default: keep the current analyzer]
     ///
-    /// Rebuilds the lexical index if its analyzer differs. The analyzer of a new index is detected (auto).
+    /// A different analyzer rebuilds the lexical index. The language of a new index is detected, unless this option
+    /// gives its analyzer.
     #[arg(long, value_name = "ANALYZER", value_parser = parse_value::<AnalyzerChoice>)]
     pub(crate) analyzer: Option<AnalyzerChoice>,
 }
