@@ -59,12 +59,6 @@ pub trait Engine: Send + Sync {
     /// Returns a query that contains at most `most` terms: the most informative terms of a text.
     fn informative_terms(&self, text: &str, kind: Kind, most: usize) -> Result<KeywordQuery>;
 
-    /// Returns the weights (idf) of terms in the keyword score. An engine that does not know them returns 1 for each
-    /// term.
-    fn term_weights(&self, _kind: Kind, terms: &[String]) -> Result<Vec<f32>> {
-        Ok(vec![1.0; terms.len()])
-    }
-
     /// Returns the names of speakers that are equal to `name` or start with `name` and a space, sorted. Returns at most
     /// `most` names. An empty `name` stands for all speakers. An engine without an index of the speakers returns none.
     fn speakers(&self, _name: &str, _most: usize) -> Result<Vec<String>> {

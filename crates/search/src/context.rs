@@ -76,7 +76,6 @@ pub(super) struct ContextScorer<'a> {
     speakers: &'a [String],
     /// Terms of the query; empty if the query is an expression.
     terms: &'a [String],
-    weights: Vec<f32>,
     analyzer: Analyzer,
 }
 
@@ -92,21 +91,18 @@ struct Conversation<'a, 't> {
 }
 
 impl<'a> ContextScorer<'a> {
-    pub(super) fn new(engine: &dyn Engine, view: &'a dyn View, query: &'a Query) -> Result<Self> {
+    pub(super) fn new(engine: &dyn Engine, view: &'a dyn View, query: &'a Query) -> Self {
         let terms: &[String] = match &query.words {
             Some(words) if words.expression.is_none() => &words.terms,
             _ => &[],
         };
-        let weights =
-            if terms.is_empty() { Vec::new() } else { engine.term_weights(Kind::Utterances, terms)? };
-        Ok(ContextScorer {
+        ContextScorer {
             view,
             vector: query.vector.as_deref(),
             speakers: &query.speakers,
             terms,
-            weights,
             analyzer: engine.analyzer(),
-        })
+        }
     }
 
     /// Returns the scores of the candidates, in their order.
@@ -200,19 +196,19 @@ impl<'a> ContextScorer<'a> {
         })
     }
 
-    /// Returns the part of each term in the BM25 score of a text. The parts have the sum `total`. If the text contains
-    /// none of the terms, returns only the total.
+    /// Divides the BM25 score `total` of a text among the terms that it contains: evenly, except that a term counts more
+    /// if it is repeated. The shares of BM25 itself are not used, because not all engines report them. If the text
+    /// contains none of the terms, returns only the total.
     fn word_scores(&self, text: &str, total: f32) -> Vec<f32> {
-        let mut frequencies = vec![0.0f32; self.terms.len()];
+        let mut scores = vec![0.0f32; self.terms.len()];
         if !self.terms.is_empty() {
             for token in self.analyzer.analyze(text) {
                 if let Ok(n) = self.terms.binary_search(&token.term) {
-                    frequencies[n] += 1.0;
+                    scores[n] += 1.0;
                 }
             }
         }
-        let mut scores: Vec<f32> =
-            frequencies.iter().zip(&self.weights).map(|(n, weight)| weight * n / (n + K1)).collect();
+        scores.iter_mut().for_each(|frequency| *frequency /= *frequency + K1);
         let sum: f32 = scores.iter().sum();
         if sum <= 0.0 {
             return vec![total];

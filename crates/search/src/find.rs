@@ -159,7 +159,7 @@ impl CandidateScores for Scores<'_> {
     }
 
     fn in_context(&self, candidates: &[FusedCandidate]) -> Result<Vec<ContextScore>> {
-        ContextScorer::new(self.engine, self.view, self.query)?.scores(candidates)
+        ContextScorer::new(self.engine, self.view, self.query).scores(candidates)
     }
 }
 

@@ -214,7 +214,7 @@ impl HitBuilder<'_> {
             explanation.terms = self.view.explain(self.query.kind, words, &dialogue.id, candidate.turn)?;
         }
         if let Some(context) = &mut explanation.context {
-            context.terms = ContextScorer::new(self.engine, self.view, self.query)?.terms(candidate, all)?;
+            context.terms = ContextScorer::new(self.engine, self.view, self.query).terms(candidate, all)?;
         }
         Ok(explanation)
     }

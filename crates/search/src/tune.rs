@@ -255,7 +255,7 @@ impl CandidateScores for Judge<'_> {
     fn in_context(&self, candidates: &[FusedCandidate]) -> Result<Vec<ContextScore>> {
         let item = |candidate: &FusedCandidate| (candidate.version, candidate.turn);
         if self.cache.borrow().in_context.is_empty() {
-            let scores = ContextScorer::new(self.engine, self.view, &self.query)?.scores(candidates)?;
+            let scores = ContextScorer::new(self.engine, self.view, &self.query).scores(candidates)?;
             self.cache.borrow_mut().in_context = candidates.iter().map(item).zip(scores).collect();
         }
         let known = &self.cache.borrow().in_context;

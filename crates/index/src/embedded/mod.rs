@@ -202,10 +202,6 @@ impl Engine for Embedded {
         Ok(KeywordQuery::of_terms(self.lexical()?.informative_terms(text, kind, most)?.terms().to_vec()))
     }
 
-    fn term_weights(&self, kind: Kind, terms: &[String]) -> Result<Vec<f32>> {
-        self.lexical()?.term_weights(kind, terms)
-    }
-
     fn speakers(&self, name: &str, most: usize) -> Result<Vec<String>> {
         let lexical = self.lexical()?;
         let all = match self.speakers.get() {

@@ -190,16 +190,6 @@ impl Lexical {
         Ok(scores)
     }
 
-    /// Returns the inverse document frequency of each term.
-    pub fn term_weights(&self, kind: Kind, terms: &[String]) -> Result<Vec<f32>> {
-        let side = self.side(kind);
-        let searcher = &side.state()?.searcher;
-        let weight = |term: &String| idf(searcher, &Term::from_field_text(side.fields.text, term));
-        side.guarded(DAMAGED, || {
-            terms.iter().map(weight).collect::<Result<_, _>>().map_err(|e| side.failed(&e))
-        })
-    }
-
     /// Returns a query of the `most` most informative terms of a text: frequent in the text, rare in the index. Terms
     /// in fewer than two documents are omitted, and function words if the text has other words. Terms in more than a quarter of the documents are used only if the
     /// text has no rarer term.
