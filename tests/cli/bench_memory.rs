@@ -144,7 +144,7 @@ fn a_recipe_checks_the_expected_values() {
              [[rows]]\nranker = \"search --mode bm25\"\nexpected = {{ \"hit@5\" = {expected} }}\n"
         )
     };
-    t.write("recipes/kites.toml", recipe("66.7"));
+    t.write("recipes/kites.toml", recipe("100.0"));
     let out = t.ok("bench reproduce --recipes recipes --data data");
     assert!(out.contains("holds") && out.contains("search --mode bm25"), "{out}");
     t.write("recipes/kites.toml", recipe("12.0"));

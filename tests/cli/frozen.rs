@@ -12,9 +12,9 @@ const FIXTURE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/index
 const SEARCHES: [&str; 6] = [
     "search -i x --mode bm25 refund",
     "search -i x --mode dense refund",
-    "search -i x 快递 -k 3",
+    "search -i x 快递 -k 3 --fusion weighted",
     "search -i x refund --of dialogues --filter role=agent",
-    "similar -i x kept-03#2",
+    "similar -i x kept-03#2 --fusion weighted",
     "similar -i x kept-05",
 ];
 

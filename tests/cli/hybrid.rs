@@ -46,7 +46,10 @@ fn hybrid_search_explains_each_hit() {
     let text = t.run_args(&["search", "-i", "x", "my parcel is late", "-k", "2", "--explain"]).out;
     for outcome in [
         "1 × 0.",
-        " dense + 0.3 × ",
+        " dense + 0.75 × ",
+        "dense, with neighboring turns: cosine 0.",
+        "BM25, with neighboring turns: score ",
+        ": in this turn",
         "dense: cosine 0.",
         "BM25: score ",
         ": idf ",
@@ -307,7 +310,7 @@ fn fusion_weights_are_tuned_on_relevant_results() {
     assert_eq!(&t.json("search -i x --queries queries.txt")["fusion"], best);
     assert_eq!(
         search(&t, &["parcel", "--rrf-k", "7"])["fusion"],
-        json!({"method": "weighted", "k": 7.0, "dense": 1.0, "bm25": 0.3})
+        json!({"method": "context", "k": 7.0, "dense": 1.0, "bm25": 0.75, "speaker": 0.2})
     );
     assert!(t.ok("index info -i x").contains("  tuned  --"));
     assert!(t.ok("search -i x parcel").contains(", hybrid search (tuned) in "));
@@ -325,10 +328,10 @@ fn fusion_weights_are_tuned_on_relevant_results() {
     t.run("backup -i x without").says(0, &["warning: the tuned search settings were not copied: "]);
     t.run("verify -i x").says(4, &["1 damaged place found"]);
     t.run("repair -i x").says(0, &["the index uses the defaults again"]);
-    assert_eq!(unasked(&t)["bm25"], json!(0.3));
+    assert_eq!(unasked(&t)["method"], "context");
     t.ok("search -i x tune numbers.jsonl --save");
     assert_eq!(t.ok("search -i x tune --reset"), "indexes/x uses the built-in defaults again\n");
-    assert_eq!(unasked(&t)["bm25"], json!(0.3));
+    assert_eq!(unasked(&t)["method"], "context");
     t.run("search -i x refund tune labeled.jsonl")
         .says(2, &["`search tune` takes no query, but got `refund`"]);
     // Unknown ids are reported and ignored.
