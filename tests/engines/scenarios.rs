@@ -25,8 +25,10 @@ const CLIENTS: usize = 20;
 /// Number of dialogues in a scenario.
 const DIALOGUES: usize = 100;
 
+/// Returns a search request. Its lists of candidates are complete: engines can cut off a shorter list differently if
+/// candidates at its end have equal scores.
 fn request(query: &str) -> SearchRequest {
-    SearchRequest { query: query.to_owned(), k: 10, ..SearchRequest::default() }
+    SearchRequest { query: query.to_owned(), k: 10, candidates: 10 * DIALOGUES, ..SearchRequest::default() }
 }
 
 /// Returns search requests with all modes, fusion methods, filters and other options, each with a description.
