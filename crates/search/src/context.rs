@@ -226,7 +226,7 @@ impl<'a> ContextScorer<'a> {
             cosine: self.vector.and_then(|vector| conversation.cosine(at, vector)),
             bm25: conversation.best_words(at).iter().map(|(score, _)| score).sum(),
             speaker: named(&conversation.turns[at]),
-            participant: !self.speakers.is_empty() && conversation.turns.iter().any(|turn| named(turn)),
+            participant: !self.speakers.is_empty() && conversation.turns.iter().any(named),
         }
     }
 }
