@@ -302,9 +302,9 @@ fn fusion_weights_are_tuned_on_relevant_results() {
     let tried = tuned["tried"].as_array().unwrap();
     let saved = t.ok("search -i x tune numbers.jsonl --save");
     assert!(saved.contains("\nindexes/x now uses --"), "{saved}");
-    let unasked = |t: &Turnwise| search(t, &["parcel"])["fusion"].clone();
+    let default_fusion = |t: &Turnwise| search(t, &["parcel"])["fusion"].clone();
     let best = &tried[0]["fusion"];
-    assert_eq!(&unasked(&t), best);
+    assert_eq!(&default_fusion(&t), best);
     // A batch uses the stored setting, too. A request with its own fusion settings ignores it.
     t.write("queries.txt", "parcel\n");
     assert_eq!(&t.json("search -i x --queries queries.txt")["fusion"], best);
@@ -317,7 +317,7 @@ fn fusion_weights_are_tuned_on_relevant_results() {
     // If the default is the best setting, nothing changes.
     let again = t.ok("search -i x tune numbers.jsonl --save");
     assert!(again.contains("\nindexes/x is unchanged: "), "{again}");
-    assert_eq!(&unasked(&t), best);
+    assert_eq!(&default_fusion(&t), best);
     t.ok("backup -i x copy");
     t.ok("restore -i y copy");
     assert_eq!(t.json("index info -i y")["tuning"]["fusion"], *best);
@@ -328,10 +328,10 @@ fn fusion_weights_are_tuned_on_relevant_results() {
     t.run("backup -i x without").says(0, &["warning: the tuned search settings were not copied: "]);
     t.run("verify -i x").says(4, &["1 damaged place found"]);
     t.run("repair -i x").says(0, &["the index uses the defaults again"]);
-    assert_eq!(unasked(&t)["method"], "context");
+    assert_eq!(default_fusion(&t)["method"], "context");
     t.ok("search -i x tune numbers.jsonl --save");
     assert_eq!(t.ok("search -i x tune --reset"), "indexes/x uses the built-in defaults again\n");
-    assert_eq!(unasked(&t)["method"], "context");
+    assert_eq!(default_fusion(&t)["method"], "context");
     t.run("search -i x refund tune labeled.jsonl")
         .says(2, &["`search tune` takes no query, but got `refund`"]);
     // Unknown ids are reported and ignored.

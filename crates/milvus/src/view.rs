@@ -21,7 +21,7 @@ use turnwise_core::{
     ids::{DialogueId, IdKey, TurnNo},
     vectors::cosine,
 };
-use turnwise_corpus::{Dialogue, Turn, filter::Filter};
+use turnwise_corpus::{Dialogue, SpokenTurn, Turn, filter::Filter};
 use turnwise_index::{
     engine::{Bookmark, Candidate, HitList, KeywordQuery, Prefetch, SearchModes, Version, View},
     lexical::TermScore,
@@ -210,6 +210,17 @@ impl View for MilvusView<'_> {
         let version = version_of(Prepared::new(dialogue)?.content);
         let row = row_id(dialogue.id.key(), version, turn.map(|turn| turn.number));
         self.fetch_vectors(kind, [row.clone()].into_iter())?;
+        Ok(self.vectors.borrow().get(&row).cloned().flatten().map(Cow::Owned))
+    }
+
+    fn turn_vector<'a>(&'a self, dialogue: IdKey, turn: &SpokenTurn<'_>) -> Result<Option<Cow<'a, [f32]>>> {
+        self.fetch_records([dialogue].into_iter())?;
+        let version = match self.records.borrow().get(&dialogue) {
+            Some(Some((version, _))) => *version,
+            _ => return Ok(None),
+        };
+        let row = row_id(dialogue, version, Some(turn.number));
+        self.fetch_vectors(Kind::Utterances, [row.clone()].into_iter())?;
         Ok(self.vectors.borrow().get(&row).cloned().flatten().map(Cow::Owned))
     }
 

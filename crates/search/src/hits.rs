@@ -37,7 +37,8 @@ struct LoadedCandidate {
 impl HitBuilder<'_> {
     /// Builds the hits from candidates that are sorted by score.
     pub(super) fn build(&self, ranked: Vec<FusedCandidate>) -> Result<Vec<Hit>> {
-        let all = ranked.clone();
+        // Only an explanation needs the other candidates.
+        let all = if self.request.explain { ranked.clone() } else { Vec::new() };
         let wanted = self.request.offset + self.request.k;
         self.fetch_ahead(&ranked, wanted)?;
         let mut shown: Vec<Hit> = Vec::new();

@@ -118,8 +118,7 @@ impl Measure {
         }
     }
 
-    /// Returns the expected value of the measure for a random ranking; `None` if this is not implemented for the
-    /// measure.
+    /// Returns the expected value of the measure for a random ranking; `None` for a measure without a known formula.
     pub fn random_baseline(self, random: RandomBaseline) -> Option<f64> {
         match self {
             Measure::Map => Some(random.average_precision(usize::MAX)),

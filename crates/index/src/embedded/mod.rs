@@ -28,7 +28,7 @@ const LONG_LEXICAL_TAIL: u64 = 50_000;
 const LONG_TAIL: usize = 10_000;
 
 /// Maximum number of speakers whose names are kept in memory.
-const FEW_SPEAKERS: usize = 100;
+const CACHED_SPEAKERS: usize = 100;
 
 /// A local index in the state of one snapshot.
 pub struct Embedded {
@@ -207,8 +207,8 @@ impl Engine for Embedded {
         let all = match self.speakers.get() {
             Some(all) => all,
             None => {
-                let all = lexical.speakers("", FEW_SPEAKERS + 1)?;
-                self.speakers.get_or_init(|| Some(all).filter(|all| all.len() <= FEW_SPEAKERS))
+                let all = lexical.speakers("", CACHED_SPEAKERS + 1)?;
+                self.speakers.get_or_init(|| Some(all).filter(|all| all.len() <= CACHED_SPEAKERS))
             }
         };
         let Some(all) = all else { return lexical.speakers(name, most) };
