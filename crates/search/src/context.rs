@@ -8,6 +8,7 @@
 //!   or with a lower weight in a neighbor. Only utterances in the list of the lexical search contribute.
 //! * If the query names a speaker, the utterances of this speaker get an additional score, and all utterances of the
 //!   speaker's dialogues, too.
+//! * If the query has a context, the turns before the utterance are compared with the turns before the query.
 //!
 //! All of this is computed at query time for the candidates of both lists. The index contains only single turns, so
 //! a changed turn needs no update of its neighbors, and equal turns share one vector.
@@ -20,7 +21,11 @@ use std::{
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::{fuse::FusedCandidate, query::Query};
+use super::{
+    earlier::{EARLIER_TURNS, EarlierLists, EarlierTurns},
+    fuse::FusedCandidate,
+    query::Query,
+};
 use turnwise_core::{IdKey, Result, TurnNo};
 use turnwise_corpus::SpokenTurn;
 use turnwise_index::{
@@ -41,6 +46,11 @@ const NEIGHBORS: [(isize, f32, f32); 7] = [
     (3, 0.0, 0.2),
 ];
 
+/// Returns for an utterance and its neighbors the distance in turns and the weight of their words.
+pub(super) fn word_weight() -> impl Iterator<Item = (isize, f32)> {
+    NEIGHBORS.iter().map(|(distance, _, weight)| (*distance, *weight))
+}
+
 /// Parameter `k1` of BM25, which limits the influence of repeated terms.
 const K1: f32 = 1.2;
 
@@ -55,6 +65,19 @@ pub(super) struct ContextScore {
     pub(super) speaker: bool,
     /// True if the query names a speaker of the dialogue.
     pub(super) participant: bool,
+    /// Scores of the turns before the utterance. `None` unless the query has a context.
+    pub(super) earlier: Option<EarlierScore>,
+}
+
+/// Similarity of the turns before an utterance and the turns before the query.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, JsonSchema)]
+pub struct EarlierScore {
+    /// Weight of this similarity: the less the query says, the higher.
+    pub weight: f32,
+    /// Cosine of the turns before the utterance and those before the query.
+    pub cosine: f32,
+    /// BM25 score of the turns before the utterance, for the words in the turns before the query.
+    pub bm25: f32,
 }
 
 /// Contribution of a term to the BM25 score of an utterance with its neighbors.
@@ -72,6 +95,9 @@ pub struct ContextTerm {
 pub(super) struct ContextScorer<'a> {
     view: &'a dyn View,
     vector: Option<&'a [f32]>,
+    earlier: Option<&'a EarlierTurns>,
+    /// BM25 scores of turns for the words in the turns before the query.
+    earlier_words: HashMap<(Version, TurnNo), f32>,
     /// Names of the speakers that the query names, sorted.
     speakers: &'a [String],
     /// Terms of the query; empty if the query is an expression.
@@ -91,14 +117,26 @@ struct Conversation<'a, 't> {
 }
 
 impl<'a> ContextScorer<'a> {
-    pub(super) fn new(engine: &dyn Engine, view: &'a dyn View, query: &'a Query) -> Self {
+    pub(super) fn new(
+        engine: &dyn Engine,
+        view: &'a dyn View,
+        query: &'a Query,
+        earlier: Option<&EarlierLists>,
+    ) -> Self {
         let terms: &[String] = match &query.words {
             Some(words) if words.expression.is_none() => &words.terms,
             _ => &[],
         };
         ContextScorer {
             view,
-            vector: query.vector.as_deref(),
+            // With a context, the vector of the query also contains the turns before it.
+            vector: query
+                .earlier
+                .as_ref()
+                .map(|earlier| earlier.query.as_slice())
+                .or(query.vector.as_deref()),
+            earlier: query.earlier.as_ref(),
+            earlier_words: earlier.map(EarlierLists::word_scores).unwrap_or_default(),
             speakers: &query.speakers,
             terms,
             analyzer: engine.analyzer(),
@@ -120,8 +158,7 @@ impl<'a> ContextScorer<'a> {
         let alone = |candidate: &FusedCandidate| ContextScore {
             cosine: candidate.cosine,
             bm25: candidate.bm25.map_or(0.0, |ranked| ranked.score),
-            speaker: false,
-            participant: false,
+            ..ContextScore::default()
         };
         let mut scores: Vec<ContextScore> = candidates.iter().map(alone).collect();
         for ((version, key), members) in by_dialogue {
@@ -129,7 +166,7 @@ impl<'a> ContextScorer<'a> {
             self.read(key, version, &own, &mut |conversation| {
                 for (n, candidate) in members.iter().zip(&own) {
                     if let Some(at) = conversation.position(candidate.turn) {
-                        scores[*n] = self.score(conversation, at);
+                        scores[*n] = self.score(conversation, version, at);
                     }
                 }
             })?;
@@ -181,8 +218,10 @@ impl<'a> ContextScorer<'a> {
                     let words = self.word_scores(&conversation.turns[at].text, ranked.score);
                     conversation.words.insert(at, words);
                 }
-                for (distance, _, _) in NEIGHBORS.iter().filter(|(_, dense, _)| *dense > 0.0) {
-                    let Some(place) = conversation.neighbor(at, *distance) else { continue };
+                let earlier = self.earlier.map_or(0, |_| EARLIER_TURNS).min(at);
+                let neighbors = NEIGHBORS.iter().filter(|(_, dense, _)| *dense > 0.0);
+                let neighbors = neighbors.filter_map(|(distance, _, _)| conversation.neighbor(at, *distance));
+                for place in neighbors.chain(at - earlier..at).collect::<Vec<_>>() {
                     if self.vector.is_some()
                         && !conversation.vectors.contains_key(&place)
                         && let Some(vector) = self.view.turn_vector(key, conversation.turns[place])?
@@ -217,7 +256,7 @@ impl<'a> ContextScorer<'a> {
         scores
     }
 
-    fn score(&self, conversation: &Conversation<'_, '_>, at: usize) -> ContextScore {
+    fn score(&self, conversation: &Conversation<'_, '_>, version: Version, at: usize) -> ContextScore {
         let named = |turn: &&SpokenTurn<'_>| {
             let speaker = turn.speaker.as_ref();
             self.speakers.binary_search_by(|known| known.as_str().cmp(speaker)).is_ok()
@@ -227,6 +266,29 @@ impl<'a> ContextScorer<'a> {
             bm25: conversation.best_words(at).iter().map(|(score, _)| score).sum(),
             speaker: named(&conversation.turns[at]),
             participant: !self.speakers.is_empty() && conversation.turns.iter().any(named),
+            earlier: self.earlier.map(|earlier| self.earlier_score(earlier, conversation, version, at)),
+        }
+    }
+
+    /// Compares the turns before an utterance with the turns before the query.
+    fn earlier_score(
+        &self,
+        earlier: &EarlierTurns,
+        conversation: &Conversation<'_, '_>,
+        version: Version,
+        at: usize,
+    ) -> EarlierScore {
+        let weights = || {
+            let before = (0..at).rev().take(EARLIER_TURNS);
+            before.enumerate().map(|(n, place)| (place, earlier.decay.powi(n as i32)))
+        };
+        let bm25 = weights().filter_map(|(place, weight)| {
+            Some(weight * self.earlier_words.get(&(version, conversation.turns[place].number))?)
+        });
+        EarlierScore {
+            weight: earlier.weight,
+            cosine: conversation.sum_cosine(weights(), &earlier.vector),
+            bm25: bm25.fold(0.0, f32::max),
         }
     }
 }
@@ -245,9 +307,18 @@ impl Conversation<'_, '_> {
     /// Returns the cosine of a query vector with the weighted sum of the unit vectors of a turn and its neighbors.
     fn cosine(&self, at: usize, query: &[f32]) -> Option<f32> {
         self.vectors.get(&at)?;
+        let weights = NEIGHBORS.iter().filter(|(_, weight, _)| *weight > 0.0);
+        let weights = weights
+            .filter_map(|(distance, weight, _)| self.neighbor(at, *distance).map(|place| (place, *weight)));
+        Some(self.sum_cosine(weights, query))
+    }
+
+    /// Returns the cosine of a vector with the weighted sum of the unit vectors of some turns. Turns without a vector are
+    /// left out.
+    fn sum_cosine(&self, weights: impl Iterator<Item = (usize, f32)>, query: &[f32]) -> f32 {
         let mut sum = vec![0.0f32; query.len()];
-        for (distance, weight, _) in NEIGHBORS.iter().filter(|(_, weight, _)| *weight > 0.0) {
-            let vector = self.neighbor(at, *distance).and_then(|place| self.vectors.get(&place));
+        for (place, weight) in weights {
+            let vector = self.vectors.get(&place);
             let Some(vector) = vector.filter(|vector| vector.len() == sum.len()) else { continue };
             let length = dot(vector, vector).sqrt();
             if length > 0.0 {
@@ -255,7 +326,7 @@ impl Conversation<'_, '_> {
             }
         }
         let lengths = (dot(&sum, &sum) * dot(query, query)).sqrt();
-        Some(if lengths > 0.0 { dot(&sum, query) / lengths } else { 0.0 })
+        if lengths > 0.0 { dot(&sum, query) / lengths } else { 0.0 }
     }
 
     /// Returns for each term its highest score in a turn and its neighbors, and the position of the turn with this

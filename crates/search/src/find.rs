@@ -8,6 +8,7 @@ use rayon::prelude::*;
 use super::{
     Candidates, FusionMethod, HitKind, Mode, Response, SCHEMA, SearchRequest, Searcher, Timings,
     context::{ContextScore, ContextScorer},
+    earlier::EarlierLists,
     fuse::{CandidateScores, FusedCandidate, fuse},
     hits::HitBuilder,
     query::{Query, QueryVectors},
@@ -24,6 +25,9 @@ use turnwise_index::{
 pub(super) struct Lists {
     pub(super) dense: Vec<Candidate>,
     pub(super) bm25: Vec<Candidate>,
+    /// Lists for the turns before the query, and the turns that follow their turns. Empty without a context.
+    pub(super) earlier: Option<EarlierLists>,
+    pub(super) following: Vec<Candidate>,
     /// True if both lists are complete, that is, the engine has no further candidates.
     exhausted: bool,
 }
@@ -60,7 +64,6 @@ impl Searcher {
         let wanted = request.offset + request.k;
         let reranked = request.rerank.map_or(0, |rerank| rerank.top);
         let fusion = self.fusion(request, kind);
-        let scores = Scores { engine: self.engine(), view, query: &query };
         let fused = if mode == Mode::Hybrid { request.candidates } else { 1 };
         let deepest = MAX_HITS.min(self.engine.capabilities().deepest);
         let mut depth = wanted.max(reranked).max(fused).min(deepest);
@@ -74,13 +77,16 @@ impl Searcher {
                 if mode == Mode::Hybrid && fusion.method == FusionMethod::Weighted {
                     view.prefetch(kind, &lists.lexical_only(), Prefetch::Vectors)?;
                 }
-                let mut ranked = fuse(mode, &fusion, [&lists.dense, &lists.bm25], &scores)?;
+                let earlier = lists.earlier.as_ref();
+                let scores = Scores { engine: self.engine(), view, query: &query, earlier };
+                let mut ranked = fuse(mode, &fusion, [&lists.dense, &lists.bm25], &lists.following, &scores)?;
                 self.rerank(view, request, &query, &mut ranked)?;
                 HitBuilder {
                     engine: self.engine(),
                     view,
                     request,
                     query: &query,
+                    earlier,
                     mode,
                     fusion,
                     too_low: &too_low,
@@ -151,6 +157,7 @@ struct Scores<'a> {
     engine: &'a dyn Engine,
     view: &'a dyn View,
     query: &'a Query,
+    earlier: Option<&'a EarlierLists>,
 }
 
 impl CandidateScores for Scores<'_> {
@@ -159,7 +166,7 @@ impl CandidateScores for Scores<'_> {
     }
 
     fn in_context(&self, candidates: &[FusedCandidate]) -> Result<Vec<ContextScore>> {
-        ContextScorer::new(self.engine, self.view, self.query).scores(candidates)
+        ContextScorer::new(self.engine, self.view, self.query, self.earlier).scores(candidates)
     }
 }
 
@@ -172,7 +179,8 @@ pub(super) fn lists(
     depth: usize,
     timings: &mut Timings,
 ) -> Result<Lists> {
-    let mut lists = Lists { dense: Vec::new(), bm25: Vec::new(), exhausted: true };
+    let mut lists =
+        Lists { dense: Vec::new(), bm25: Vec::new(), earlier: None, following: Vec::new(), exhausted: true };
     if let Some(vector) = &query.vector {
         let found = timed(&mut timings.dense, || view.nearest(query.kind, vector, depth, request.exact))?;
         lists.exhausted &= found.exhausted;
@@ -182,6 +190,11 @@ pub(super) fn lists(
         let found = timed(&mut timings.bm25, || view.keyword_search(query.kind, words, depth))?;
         lists.exhausted &= found.exhausted;
         lists.bm25 = found.found;
+    }
+    if let Some(earlier) = &query.earlier {
+        let found = timed(&mut timings.dense, || earlier.find(view, depth, request.exact))?;
+        lists.following = timed(&mut timings.hits, || found.next_turns(view, request.filter.as_ref()))?;
+        lists.earlier = Some(found);
     }
     Ok(lists)
 }

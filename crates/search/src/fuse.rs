@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::{ContextTerm, Fusion, FusionMethod, Mode, context::ContextScore};
+use super::{ContextTerm, EarlierScore, Fusion, FusionMethod, Mode, context::ContextScore};
 use turnwise_core::{IdKey, Result, TurnNo};
 use turnwise_index::{
     engine::{Candidate, Version},
@@ -55,17 +55,18 @@ pub(super) trait CandidateScores {
     fn in_context(&self, candidates: &[FusedCandidate]) -> Result<Vec<ContextScore>>;
 }
 
-/// Fuses the dense and the lexical list, and returns all candidates, best first. Candidates with equal scores are
-/// sorted later, by id.
+/// Fuses the dense and the lexical list, and returns all candidates, best first. `others` are candidates that are in no
+/// list or in any list. Candidates with equal scores are sorted later, by id.
 pub(super) fn fuse(
     mode: Mode,
     fusion: &Fusion,
     [dense, bm25]: [&[Candidate]; 2],
+    others: &[Candidate],
     scores: &dyn CandidateScores,
 ) -> Result<Vec<FusedCandidate>> {
     let mut found: HashMap<(Version, Option<TurnNo>), FusedCandidate> =
         HashMap::with_capacity(dense.len() + bm25.len());
-    for (list, entries) in [dense, bm25].into_iter().enumerate() {
+    for (list, entries) in [dense, bm25, others].into_iter().enumerate() {
         for (n, entry) in entries.iter().enumerate() {
             let candidate = found.entry((entry.version, entry.turn)).or_insert(FusedCandidate {
                 dialogue: entry.dialogue,
@@ -81,7 +82,8 @@ pub(super) fn fuse(
             let ranked = Some(RankedScore { rank: n + 1, score: entry.score });
             match list {
                 0 => (candidate.dense, candidate.cosine) = (ranked, Some(entry.score)),
-                _ => candidate.bm25 = ranked,
+                1 => candidate.bm25 = ranked,
+                _ => {}
             }
         }
     }
@@ -107,26 +109,46 @@ pub(super) fn fuse(
         candidate.score = match mode {
             Mode::Dense => candidate.dense.map_or(f32::MIN, |ranked| ranked.score),
             Mode::Bm25 => candidate.bm25.map_or(f32::MIN, |ranked| ranked.score),
-            Mode::Hybrid => parts(fusion, candidate).into_iter().flatten().sum(),
+            Mode::Hybrid => Parts::of(fusion, candidate).sum(),
         };
     }
     all.sort_by(|a, b| b.score.total_cmp(&a.score).then((a.version, a.turn).cmp(&(b.version, b.turn))));
     Ok(all)
 }
 
-/// Returns the contributions of the dense list, the lexical list and the speaker to the fused score; `None` for a part
-/// that does not contribute.
-pub(super) fn parts(fusion: &Fusion, candidate: &FusedCandidate) -> [Option<f32>; 3] {
-    let rank = |ranked: RankedScore| 1.0 / (fusion.k + ranked.rank as f32);
-    let context = candidate.context.unwrap_or_default();
-    let [dense, bm25] = match fusion.method {
-        FusionMethod::Context => [context.cosine, Some(scaled(context.bm25)).filter(|part| *part > 0.0)],
-        FusionMethod::Rrf => [candidate.dense.map(rank), candidate.bm25.map(rank)],
-        FusionMethod::Weighted => [candidate.cosine, candidate.bm25.map(|ranked| scaled(ranked.score))],
-    };
-    let named = [context.speaker, context.participant].into_iter().filter(|named| *named).count();
-    let speaker = (named > 0).then_some(named as f32 * fusion.speaker);
-    [dense.map(|part| fusion.dense * part), bm25.map(|part| fusion.bm25 * part), speaker]
+/// Contributions to a fused score. `None` for a part that does not contribute.
+struct Parts {
+    dense: Option<f32>,
+    bm25: Option<f32>,
+    speaker: Option<f32>,
+    earlier: Option<f32>,
+}
+
+impl Parts {
+    fn of(fusion: &Fusion, candidate: &FusedCandidate) -> Self {
+        let rank = |ranked: RankedScore| 1.0 / (fusion.k + ranked.rank as f32);
+        let context = candidate.context.unwrap_or_default();
+        let (dense, bm25) = match fusion.method {
+            FusionMethod::Context => (context.cosine, Some(scaled(context.bm25)).filter(|part| *part > 0.0)),
+            FusionMethod::Rrf => (candidate.dense.map(rank), candidate.bm25.map(rank)),
+            FusionMethod::Weighted => (candidate.cosine, candidate.bm25.map(|ranked| scaled(ranked.score))),
+        };
+        let named = [context.speaker, context.participant].into_iter().filter(|named| *named).count();
+        let earlier = |score: EarlierScore| {
+            let words = score.bm25 / (score.bm25 + EARLIER_HALF_SCORE);
+            score.weight * (fusion.dense * score.cosine + fusion.bm25 * words)
+        };
+        Parts {
+            dense: dense.map(|part| fusion.dense * part),
+            bm25: bm25.map(|part| fusion.bm25 * part),
+            speaker: (named > 0).then_some(named as f32 * fusion.speaker),
+            earlier: context.earlier.map(earlier),
+        }
+    }
+
+    fn sum(&self) -> f32 {
+        [self.dense, self.bm25, self.speaker, self.earlier].into_iter().flatten().sum()
+    }
 }
 
 impl Fusion {
@@ -143,6 +165,9 @@ fn scaled(bm25: f32) -> f32 {
 
 /// BM25 score that is mapped to 0.5 when the unbounded BM25 scores are scaled to the range from 0 to 1.
 pub const BM25_HALF_SCORE: f32 = 10.0;
+
+/// The same for the words in the turns before the query. It is higher, because several turns have more words.
+pub const EARLIER_HALF_SCORE: f32 = 40.0;
 
 /// Explanation of a hit's score: its ranks and scores in each list, and how they were combined.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
@@ -184,6 +209,9 @@ pub struct ContextExplanation {
     pub speaker: bool,
     /// True if the query names a speaker of the dialogue.
     pub participant: bool,
+    /// Scores of the turns before the utterance. Absent unless the query has a context.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub earlier: Option<EarlierScore>,
 }
 
 /// Computation of a fused score from the contributions of the dense and the lexical search.
@@ -200,6 +228,9 @@ pub struct FusionExplanation {
     /// Contribution of the named speakers. Absent unless the query names a speaker of the dialogue.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub from_speaker: Option<f32>,
+    /// Contribution of the turns before the utterance. Absent unless the query has a context.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub from_earlier: Option<f32>,
     /// Sum of the contributions.
     pub score: f32,
 }
@@ -207,9 +238,15 @@ pub struct FusionExplanation {
 impl Explanation {
     pub(super) fn of(mode: Mode, fusion: &Fusion, candidate: &FusedCandidate) -> Self {
         let fused = || {
-            let [from_dense, from_bm25, from_speaker] = parts(fusion, candidate);
-            let score = [from_dense, from_bm25, from_speaker].into_iter().flatten().sum();
-            FusionExplanation { by: *fusion, from_dense, from_bm25, from_speaker, score }
+            let parts = Parts::of(fusion, candidate);
+            FusionExplanation {
+                by: *fusion,
+                from_dense: parts.dense,
+                from_bm25: parts.bm25,
+                from_speaker: parts.speaker,
+                from_earlier: parts.earlier,
+                score: parts.sum(),
+            }
         };
         Explanation {
             dense: candidate.dense,
@@ -222,6 +259,7 @@ impl Explanation {
                 terms: Vec::new(),
                 speaker: context.speaker,
                 participant: context.participant,
+                earlier: context.earlier,
             }),
             fusion: (mode == Mode::Hybrid).then(fused),
             before: candidate.before,
@@ -262,12 +300,12 @@ mod tests {
     fn reciprocal_rank_fusion_follows_the_formula() {
         let (dense, bm25) = (list(&[(1, 0.9), (2, 0.8)]), list(&[(2, 7.0), (3, 5.0)]));
         let rrf = Fusion { method: FusionMethod::Rrf, bm25: 1.0, ..Fusion::default() };
-        let fused = fuse(Mode::Hybrid, &rrf, [&dense, &bm25], &Constant(None)).unwrap();
+        let fused = fuse(Mode::Hybrid, &rrf, [&dense, &bm25], &[], &Constant(None)).unwrap();
         assert_eq!(fused.iter().map(|c| c.version.0).collect::<Vec<_>>(), [2, 1, 3]);
         assert_eq!(fused[0].score, 1.0 / 62.0 + 1.0 / 61.0);
         assert_eq!((fused[1].score, fused[2].score), (1.0 / 61.0, 1.0 / 62.0));
         let weights = Fusion { dense: 3.0, k: 1.0, ..rrf };
-        let fused = fuse(Mode::Hybrid, &weights, [&dense, &bm25], &Constant(None)).unwrap();
+        let fused = fuse(Mode::Hybrid, &weights, [&dense, &bm25], &[], &Constant(None)).unwrap();
         assert_eq!(fused[1].score, 3.0 / 2.0);
     }
 
@@ -275,7 +313,7 @@ mod tests {
     fn weighted_fusion_sums_the_cosine_and_the_scaled_bm25_score() {
         let (dense, bm25) = (list(&[(1, 0.9), (2, 0.8), (4, 0.7)]), list(&[(2, 10.0), (3, 5.0)]));
         let fusion = Fusion { method: FusionMethod::Weighted, dense: 0.5, bm25: 2.0, ..Fusion::default() };
-        let fused = fuse(Mode::Hybrid, &fusion, [&dense, &bm25], &Constant(Some(0.3))).unwrap();
+        let fused = fuse(Mode::Hybrid, &fusion, [&dense, &bm25], &[], &Constant(Some(0.3))).unwrap();
         let of = |seq| fused.iter().find(|c| c.version.0 == seq).unwrap().score;
         assert!((of(2) - (0.4 + 1.0)).abs() < 1e-6 && (of(1) - 0.45).abs() < 1e-6);
         // The cosine is also computed for a candidate that only the lexical search has found.
@@ -292,7 +330,7 @@ mod tests {
             let method = if rrf { FusionMethod::Rrf } else { FusionMethod::Weighted };
             let fusion = Fusion { method, ..Fusion::default() };
             for mode in [Mode::Hybrid, Mode::Dense] {
-                let fused = fuse(mode, &fusion, [&list(&entries), &[]], &Constant(None)).unwrap();
+                let fused = fuse(mode, &fusion, [&list(&entries), &[]], &[], &Constant(None)).unwrap();
                 let order: Vec<u64> = fused.iter().map(|c| c.version.0).collect();
                 prop_assert!(order.windows(2).all(|pair| pair[0] < pair[1]), "{order:?}");
             }

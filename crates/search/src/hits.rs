@@ -4,8 +4,8 @@
 use std::{cell::Cell, collections::HashMap};
 
 use super::{
-    Explanation, Fusion, Group, Hit, Mode, SearchRequest, context::ContextScorer, fuse::FusedCandidate,
-    query::Query,
+    Explanation, Fusion, Group, Hit, Mode, SearchRequest, context::ContextScorer, earlier::EarlierLists,
+    fuse::FusedCandidate, query::Query,
 };
 use turnwise_core::{IdKey, Result, vectors::cosine};
 use turnwise_corpus::{Dialogue, Turn};
@@ -20,6 +20,7 @@ pub(super) struct HitBuilder<'a> {
     pub(super) view: &'a dyn View,
     pub(super) request: &'a SearchRequest,
     pub(super) query: &'a Query,
+    pub(super) earlier: Option<&'a EarlierLists>,
     pub(super) mode: Mode,
     pub(super) fusion: Fusion,
     /// Number of candidates dropped because of the minimum score or percentile.
@@ -215,7 +216,8 @@ impl HitBuilder<'_> {
             explanation.terms = self.view.explain(self.query.kind, words, &dialogue.id, candidate.turn)?;
         }
         if let Some(context) = &mut explanation.context {
-            context.terms = ContextScorer::new(self.engine, self.view, self.query).terms(candidate, all)?;
+            context.terms =
+                ContextScorer::new(self.engine, self.view, self.query, self.earlier).terms(candidate, all)?;
         }
         Ok(explanation)
     }

@@ -24,6 +24,7 @@
 pub mod clusters;
 mod context;
 pub mod duplicates;
+mod earlier;
 mod facets;
 mod find;
 mod fuse;
@@ -37,20 +38,23 @@ mod scan;
 mod speakers;
 #[cfg(test)]
 mod tests;
+mod tokens;
 mod tune;
 
 use std::{path::Path, sync::Arc};
 
-pub use context::ContextTerm;
+pub use context::{ContextTerm, EarlierScore};
 pub use facets::{DEFAULT_FACETS, Facet, FacetValue, Facets};
-pub use fuse::{BM25_HALF_SCORE, ContextExplanation, Explanation, FusionExplanation, RankedScore};
+pub use fuse::{
+    BM25_HALF_SCORE, ContextExplanation, EARLIER_HALF_SCORE, Explanation, FusionExplanation, RankedScore,
+};
 pub use request::{
     Fusion, FusionMethod, FusionOptions, Group, HitKind, Mode, Rerank, RerankMethod, SearchRequest,
 };
-pub use rerank::{matching_guided, maxsim};
 pub use respond::{Replies, Reply, ReplySource, RespondRequest};
 pub use response::{Candidates, EffectiveQuery, Hit, Response, SCHEMA, Timings, WeightedText};
 pub use scan::statistics;
+pub use tokens::{matching_guided, maxsim};
 pub use tune::{LabeledQuery, Quality, Tried, Tuned, Tuning};
 
 use turnwise_core::{Error, Result};

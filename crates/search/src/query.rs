@@ -4,11 +4,13 @@ use std::{borrow::Cow, collections::HashMap};
 
 use super::{
     EffectiveQuery, FusionMethod, Mode, RerankMethod, SearchRequest, Searcher, WeightedText,
-    fuse::FusedCandidate, speakers::NamedSpeakers,
+    earlier::{EARLIER_TURNS, EarlierTurns},
+    fuse::FusedCandidate,
+    speakers::NamedSpeakers,
 };
 use turnwise_core::{Error, IdKey, Result, TurnNo, vectors::normalize};
 use turnwise_corpus::{Dialogue, Turn};
-use turnwise_encoder::{DialogueOptions, TextOptions};
+use turnwise_encoder::{DialogueOptions, TextOptions, Vectors};
 use turnwise_index::{
     engine::{KeywordQuery, View},
     vectors::{Kind, Recipe},
@@ -24,11 +26,15 @@ pub(super) struct Query {
     pub(super) text: String,
     pub(super) kind: Kind,
     pub(super) vector: Option<Vec<f32>>,
+    /// Text of the query that the dense search encodes: without names of speakers.
+    pub(super) meaning: String,
     pub(super) words: Option<KeywordQuery>,
     pub(super) effective: Option<EffectiveQuery>,
     /// Item given by `like`, as the key of its dialogue and its turn number. The hits exclude this item. The turn
     /// number is `None` if the item is a dialogue.
     pub(super) itself: Option<(IdKey, Option<TurnNo>)>,
+    /// The turns before the query. `None` unless the fusion method is context and the request has a context.
+    pub(super) earlier: Option<EarlierTurns>,
     /// Speakers that the query names, sorted.
     pub(super) speakers: Vec<String>,
     pub(super) warnings: Vec<String>,
@@ -40,9 +46,11 @@ impl Query {
             text,
             kind,
             vector: None,
+            meaning: String::new(),
             words: None,
             effective: None,
             itself: None,
+            earlier: None,
             speakers: Vec::new(),
             warnings: Vec::new(),
         }
@@ -134,12 +142,23 @@ impl Searcher {
             let dense = named.removed_from(&request.query);
             query.speakers = named.speakers;
             let context = request.context.iter().map(String::as_str).filter(|t| !t.trim().is_empty());
-            let texts: Vec<&str> = context.chain([dense.as_str()]).collect();
-            let weights = weights(texts.len(), request.decay);
-            query.vector = Some(match vectors.get(dense.as_str()).filter(|_| texts.len() == 1) {
-                Some(vector) => vector.clone(),
-                None => self.average(&texts, &weights, &mut query.warnings)?,
-            });
+            let mut texts: Vec<&str> = context.chain([dense.as_str()]).collect();
+            let mut weights = weights(texts.len(), request.decay);
+            if texts.len() > 1 && request.decay > 0.0 && self.uses_context(request, mode) {
+                texts.drain(..texts.len().saturating_sub(EARLIER_TURNS + 1));
+                let encoded = self.encode_texts(&texts, &mut query.warnings)?;
+                let keywords = |text: &str| self.engine.keyword_query(text);
+                let analyzer = self.engine.analyzer();
+                let earlier = EarlierTurns::new(&texts, encoded, request.decay, analyzer, keywords);
+                weights = earlier.weights();
+                query.vector = Some(earlier.combined());
+                query.earlier = Some(earlier);
+            } else {
+                query.vector = Some(match vectors.get(dense.as_str()).filter(|_| texts.len() == 1) {
+                    Some(vector) => vector.clone(),
+                    None => self.average(&texts, &weights, &mut query.warnings)?,
+                });
+            }
             if texts.len() > 1 || dense != request.query {
                 let weighted = |(text, weight): (&&str, &f32)| WeightedText {
                     weight: *weight,
@@ -150,14 +169,20 @@ impl Searcher {
                     words: query.words.as_ref().map(|words| words.terms.clone()).unwrap_or_default(),
                 });
             }
+            query.meaning = dense;
         }
         Ok(query)
     }
 
+    /// Returns whether a search scores utterances in their conversation.
+    fn uses_context(&self, request: &SearchRequest, mode: Mode) -> bool {
+        let kind = request.of.kind();
+        mode == Mode::Hybrid && self.fusion(request, kind).method == FusionMethod::Context
+    }
+
     /// Returns the speakers that the query of a request names. Only context fusion uses them.
     pub(super) fn named_speakers(&self, request: &SearchRequest, mode: Mode) -> Result<NamedSpeakers> {
-        let kind = request.of.kind();
-        if mode != Mode::Hybrid || self.fusion(request, kind).method != FusionMethod::Context {
+        if !self.uses_context(request, mode) {
             return Ok(NamedSpeakers::default());
         }
         NamedSpeakers::find(self.engine(), &request.query)
@@ -206,9 +231,24 @@ impl Searcher {
         weights: &[f32],
         warnings: &mut Vec<String>,
     ) -> Result<Vec<f32>> {
+        let mut vectors = self.encode_texts(texts, warnings)?;
+        if texts.len() == 1 {
+            return Ok(vectors.row(0).to_vec());
+        }
+        let mut sum = vec![0.0; vectors.dim()];
+        for (n, weight) in weights.iter().enumerate() {
+            let row = vectors.row_mut(n);
+            normalize(row);
+            sum.iter_mut().zip(row).for_each(|(sum, v)| *sum += weight * *v);
+        }
+        Ok(sum)
+    }
+
+    /// Encodes the texts. Adds a warning to `warnings` if a text is too long for the encoder.
+    fn encode_texts(&self, texts: &[&str], warnings: &mut Vec<String>) -> Result<Vectors> {
         let options = TextOptions { prompt: self.recipe()?.prompt.clone() };
         let encoder = self.encoder()?;
-        let mut encoded = encoder.encode(texts, &options)?;
+        let encoded = encoder.encode(texts, &options)?;
         if encoded.spent.cut_tokens > 0 {
             warnings.push(format!(
                 "the query is too long for {}: the dense search ignored its last {} tokens",
@@ -216,16 +256,7 @@ impl Searcher {
                 encoded.spent.cut_tokens
             ));
         }
-        if texts.len() == 1 {
-            return Ok(encoded.vectors.row(0).to_vec());
-        }
-        let mut sum = vec![0.0; encoded.vectors.dim()];
-        for (n, weight) in weights.iter().enumerate() {
-            let row = encoded.vectors.row_mut(n);
-            normalize(row);
-            sum.iter_mut().zip(row).for_each(|(sum, v)| *sum += weight * *v);
-        }
-        Ok(sum)
+        Ok(encoded.vectors)
     }
 }
 

@@ -244,18 +244,21 @@ pub enum FusionMethod {
 }
 
 /// Reranking of the best candidates.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Rerank {
     /// Reranking method.
     pub by: RerankMethod,
     /// Number of candidates to rerank.
     pub top: usize,
+    /// Weight of the score of a token method (`maxsim`, `matching`), which is added to the score of the search. Not used
+    /// by `exact`.
+    pub weight: f32,
 }
 
 impl Default for Rerank {
     fn default() -> Self {
-        Rerank { by: RerankMethod::Exact, top: 50 }
+        Rerank { by: RerankMethod::Exact, top: 50, weight: 0.5 }
     }
 }
 
@@ -267,10 +270,11 @@ pub enum RerankMethod {
     /// Cosine of the vectors, without the BM25 score.
     #[default]
     Exact,
-    /// MaxSim: the mean, over the query's tokens, of the highest cosine with a token of the hit. For utterances.
+    /// Adds MaxSim: the mean, over the query's tokens without function words, of the highest cosine with a token of the
+    /// hit or, with a lower weight, of its neighbors. For utterances.
     Maxsim,
-    /// DialogueCSE's matching-guided similarity: scores the hit as a response to the context and the query. For
-    /// utterances.
+    /// Adds DialogueCSE's matching-guided similarity, which scores the hit as a response to the context and the query.
+    /// For utterances, and for models that were trained with DialogueCSE.
     Matching,
 }
 
@@ -320,6 +324,12 @@ impl SearchRequest {
             return wrong("percentiles require a dense search", "use --min-score with --mode bm25");
         }
         if let Some(rerank) = &self.rerank {
+            if !(rerank.weight.is_finite() && rerank.weight >= 0.0) {
+                return wrong(
+                    "the weight of the reranking must be a non-negative number",
+                    "the default is 0.5",
+                );
+            }
             if lexical {
                 let hint = "remove --mode bm25 and --syntax, or remove --rerank";
                 return wrong("reranking requires a dense search", hint);

@@ -1,18 +1,24 @@
-//! Reranking of the best candidates: by the exact cosine, or by the vectors of single tokens.
+//! Reranking of the best candidates: by the exact cosine, or with the vectors of single tokens.
 //!
-//! The token scores ([`maxsim`] and [`matching_guided`]) use contextual token vectors
-//! ([`Encoder::encode_tokens`](turnwise_encoder::Encoder::encode_tokens)). They are based on cosines, so scores of
-//! different texts are comparable. The score is 0 if a text has no tokens, or if the vectors have different
-//! dimensions.
+//! The token methods ([`maxsim`](super::maxsim) and [`matching_guided`]) find nuances that the vector of a whole text
+//! loses, but they know neither the neighbors of a turn nor its speaker. They are therefore added to the score of the
+//! search: alone, they would rank worse than the search.
 
-use super::{RankedScore, RerankMethod, SearchRequest, Searcher, fuse::FusedCandidate, query::Query};
-use turnwise_core::{Error, Result, vectors::cosine};
+use std::collections::{BTreeMap, HashMap};
+
+use super::{
+    RankedScore, Rerank, RerankMethod, SearchRequest, Searcher,
+    context::word_weight,
+    fuse::FusedCandidate,
+    query::Query,
+    tokens::{content_tokens, highest_cosines, matching_guided, mean_of, text_tokens},
+};
+use turnwise_core::{Error, IdKey, Result, TurnNo};
 use turnwise_encoder::{TextOptions, TokenVectors, Vectors};
 use turnwise_index::{
-    engine::{Candidate, Prefetch, View},
+    engine::{Candidate, Prefetch, Version, View},
     vectors::Kind,
 };
-use turnwise_nearest::products;
 
 impl Searcher {
     /// Reranks the best candidates if the request asks for reranking. Otherwise, does nothing.
@@ -29,7 +35,7 @@ impl Searcher {
         let best = &mut ranked[..top];
         let scores = match rerank.by {
             RerankMethod::Exact => cosine_scores(view, query, best)?,
-            by => self.token_scores(view, by, request, best)?,
+            _ => self.with_token_scores(view, rerank, request, query, best)?,
         };
         for (n, (candidate, score)) in best.iter_mut().zip(scores).enumerate() {
             candidate.before = Some(RankedScore { rank: n + 1, score: candidate.score });
@@ -39,27 +45,39 @@ impl Searcher {
         Ok(())
     }
 
-    fn token_scores(
+    /// Returns the scores of the candidates plus the weighted scores of the token method.
+    fn with_token_scores(
         &self,
         view: &dyn View,
-        by: RerankMethod,
+        rerank: &Rerank,
         request: &SearchRequest,
+        query: &Query,
         best: &[FusedCandidate],
     ) -> Result<Vec<f32>> {
         let options = TextOptions { prompt: self.recipe()?.prompt.clone() };
-        let context = request.context.iter().chain([&request.query]).map(String::as_str);
-        let context = self.encoder()?.encode_tokens(&context.collect::<Vec<_>>(), &options)?;
-        let found: Vec<Candidate> = best.iter().map(FusedCandidate::engine_candidate).collect();
-        view.prefetch(Kind::Utterances, &found, Prefetch::Records)?;
-        let texts = best.iter().map(|candidate| text_of(view, candidate)).collect::<Result<Vec<_>>>()?;
-        let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
-        let found = self.encoder()?.encode_tokens(&texts, &options)?;
-        let context: Vec<&TokenVectors> = context.iter().collect();
-        let score = |candidate: &TokenVectors| match (by, context.last()) {
-            (RerankMethod::Maxsim, Some(query)) => maxsim(query, candidate),
-            _ => matching_guided(&context, candidate),
+        let encoder = self.encoder()?;
+        let turns = CandidateTurns::read(view, best)?;
+        let texts: Vec<&str> = turns.texts.iter().map(String::as_str).collect();
+        let found = encoder.encode_tokens(&texts, &options)?;
+        let scores = match rerank.by {
+            RerankMethod::Matching => {
+                let context = request.context.iter().chain([&request.query]).map(String::as_str);
+                let context = encoder.encode_tokens(&context.collect::<Vec<_>>(), &options)?;
+                let context: Vec<&TokenVectors> = context.iter().collect();
+                found.iter().map(|candidate| matching_guided(&context, candidate)).collect()
+            }
+            _ => {
+                let text = query.meaning.as_str();
+                let tokens = encoder.encode_tokens(&[text], &options)?;
+                let tokens = content_tokens(&tokens[0], text, self.engine.analyzer());
+                turns.maxsim(&tokens, &found, best)
+            }
         };
-        Ok(found.iter().map(score).collect())
+        Ok(best
+            .iter()
+            .zip(scores)
+            .map(|(candidate, score)| candidate.score + rerank.weight * score)
+            .collect())
     }
 }
 
@@ -81,177 +99,66 @@ fn cosine_scores(view: &dyn View, query: &Query, best: &[FusedCandidate]) -> Res
     best.iter().map(score).collect()
 }
 
-fn text_of(view: &dyn View, candidate: &FusedCandidate) -> Result<String> {
-    let dialogue = view.record(candidate.dialogue)?.map(|(_, dialogue)| dialogue);
-    let turn = dialogue.and_then(|d| d.turns.into_iter().find(|t| Some(t.number) == candidate.turn));
-    Ok(turn.map(|turn| turn.text).unwrap_or_default())
+/// The texts of candidates, and their places in their dialogues.
+struct CandidateTurns {
+    /// Text of each candidate; empty if the dialogue has been replaced meanwhile.
+    texts: Vec<String>,
+    /// Position of each candidate among the turns with text of its dialogue.
+    places: Vec<Option<(Version, usize)>>,
 }
 
-/// MaxSim: for each query token, the highest cosine with a document token, averaged over the query tokens.
-pub fn maxsim(query: &TokenVectors, document: &TokenVectors) -> f32 {
-    let (query, document) = (unit(&query.vectors), unit(&document.vectors));
-    if query.is_empty() || document.is_empty() || query.dim() != document.dim() {
-        return 0.0;
-    }
-    let mut cosines = Vec::new();
-    products(query.flat(), document.flat(), query.dim(), &mut cosines);
-    let highest = |of_one: &[f32]| of_one.iter().copied().fold(-1.0f32, f32::max);
-    let sum: f64 = cosines.chunks_exact(document.len()).map(|of_one| f64::from(highest(of_one))).sum();
-    (sum / query.len() as f64) as f32
-}
-
-/// DialogueCSE's matching-guided similarity of a response and its context turns.
-///
-/// The rows of `U` are the token vectors of a turn, and the rows of `R` are those of the response. `d` is their
-/// dimension. The turn-aware response is `R̂ = U·Rᵀ/√d · R`. It has one row per token of the turn.
-///
-/// The score is the cosine of two vectors. The first is the mean of the rows of `R`. The second is the mean of the rows
-/// of `R̂`, averaged over all turns. Turns without tokens are ignored.
-///
-/// The formula has no softmax, so the mean of `U` can be computed first: `mean(R̂) = (mean(U)·Rᵀ/√d)·R`. This avoids
-/// the token-by-token matrix `U·Rᵀ`.
-pub fn matching_guided(context: &[&TokenVectors], response: &TokenVectors) -> f32 {
-    let response = &response.vectors;
-    let dim = response.dim();
-    let turns: Vec<Vec<f64>> = context
-        .iter()
-        .filter(|turn| !turn.vectors.is_empty() && turn.vectors.dim() == dim)
-        .map(|turn| mean(&turn.vectors))
-        .collect();
-    if turns.is_empty() || response.is_empty() {
-        return 0.0;
-    }
-    // For the same reason, the mean over turns can be computed first. A cosine ignores the scale, so 1/√d is omitted.
-    let turn = (0..dim).map(|n| turns.iter().map(|turn| turn[n]).sum::<f64>() / turns.len() as f64);
-    let turn: Vec<f64> = turn.collect();
-    let mut guided = vec![0.0; dim];
-    for row in response.rows() {
-        let match_of = row.iter().zip(&turn).map(|(r, u)| f64::from(*r) * u).sum::<f64>();
-        guided.iter_mut().zip(row).for_each(|(s, r)| *s += match_of * f64::from(*r));
-    }
-    // The values grow with the third power of the token norms. Scale them before the conversion to f32, which could
-    // overflow.
-    let largest = guided.iter().fold(0.0f64, |max, v| max.max(v.abs()));
-    if largest == 0.0 {
-        return 0.0;
-    }
-    let guided: Vec<f32> = guided.iter().map(|v| (v / largest) as f32).collect();
-    let plain: Vec<f32> = mean(response).iter().map(|v| *v as f32).collect();
-    cosine(&plain, &guided)
-}
-
-fn unit(vectors: &Vectors) -> Vectors {
-    let mut vectors = vectors.clone();
-    vectors.normalize();
-    vectors
-}
-
-fn mean(vectors: &Vectors) -> Vec<f64> {
-    let mut mean = vec![0.0; vectors.dim()];
-    for row in vectors.rows() {
-        mean.iter_mut().zip(row).for_each(|(m, v)| *m += f64::from(*v));
-    }
-    mean.iter_mut().for_each(|m| *m /= vectors.len() as f64);
-    mean
-}
-
-#[cfg(test)]
-mod tests {
-    use proptest::prelude::*;
-
-    use super::*;
-
-    fn tokens(rows: &[Vec<f32>]) -> TokenVectors {
-        let mut vectors = Vectors::new(4);
-        rows.iter().for_each(|row| vectors.push(row));
-        TokenVectors { vectors, ..TokenVectors::default() }
+impl CandidateTurns {
+    fn read(view: &dyn View, candidates: &[FusedCandidate]) -> Result<Self> {
+        let found: Vec<Candidate> = candidates.iter().map(FusedCandidate::engine_candidate).collect();
+        view.prefetch(Kind::Utterances, &found, Prefetch::Records)?;
+        let mut by_dialogue: BTreeMap<IdKey, Vec<usize>> = BTreeMap::new();
+        for (n, candidate) in candidates.iter().enumerate() {
+            by_dialogue.entry(candidate.dialogue).or_default().push(n);
+        }
+        let mut texts = vec![String::new(); candidates.len()];
+        let mut places = vec![None; candidates.len()];
+        for (dialogue, members) in by_dialogue {
+            view.read_turns(dialogue, &mut |version, turns| {
+                let spoken = turns.iter().filter(|turn| !turn.text.trim().is_empty());
+                let at: HashMap<TurnNo, (usize, &str)> =
+                    spoken.enumerate().map(|(n, turn)| (turn.number, (n, turn.text.as_ref()))).collect();
+                for n in members.iter().copied().filter(|n| candidates[*n].version == version) {
+                    if let Some((place, text)) = candidates[n].turn.and_then(|turn| at.get(&turn)) {
+                        texts[n] = (*text).to_owned();
+                        places[n] = Some((version, *place));
+                    }
+                }
+                Ok(())
+            })?;
+        }
+        Ok(CandidateTurns { texts, places })
     }
 
-    fn naive_maxsim(query: &[Vec<f32>], document: &[Vec<f32>]) -> f32 {
-        let best = |q: &Vec<f32>| document.iter().map(|d| cosine(q, d)).fold(f32::NEG_INFINITY, f32::max);
-        query.iter().map(best).sum::<f32>() / query.len() as f32
-    }
-
-    /// Computes the formula of the DialogueCSE paper with the token-by-token matrix. Returns `None` if a mean is nearly
-    /// 0, because the cosine is then only rounding error.
-    fn naive_matching(context: &[Vec<Vec<f32>>], response: &[Vec<f32>]) -> Option<f32> {
-        let d = 4;
-        let mean = |rows: &[Vec<f64>]| -> Vec<f64> {
-            (0..d).map(|n| rows.iter().map(|row| row[n]).sum::<f64>() / rows.len() as f64).collect()
-        };
-        let wide = |rows: &[Vec<f32>]| -> Vec<Vec<f64>> {
-            rows.iter().map(|row| row.iter().map(|v| f64::from(*v)).collect()).collect()
-        };
-        let response = wide(response);
-        let of_turns: Vec<Vec<f64>> = context
+    /// Returns the MaxSim score of each candidate. If the candidates were scored in their conversation, a query token can
+    /// also match a token of a neighbor, with the weight that words of the neighbor have. Only neighbors that are
+    /// candidates themselves are encoded and considered.
+    fn maxsim(&self, query: &Vectors, found: &[TokenVectors], candidates: &[FusedCandidate]) -> Vec<f32> {
+        let cosines: Vec<Vec<f32>> =
+            found.iter().map(|tokens| highest_cosines(query, &text_tokens(tokens))).collect();
+        let known: HashMap<(Version, usize), &Vec<f32>> = self
+            .places
             .iter()
-            .map(|turn| {
-                let guided = wide(turn).into_iter().map(|u| {
-                    let m: Vec<f64> = response
-                        .iter()
-                        .map(|r| u.iter().zip(r).map(|(u, r)| u * r).sum::<f64>() / (d as f64).sqrt())
-                        .collect();
-                    (0..d).map(|n| m.iter().zip(&response).map(|(m, r)| m * r[n]).sum()).collect()
-                });
-                mean(&guided.collect::<Vec<Vec<f64>>>())
-            })
+            .zip(&cosines)
+            .filter_map(|(place, cosines)| Some(((*place)?, cosines)))
             .collect();
-        let (a, b) = (mean(&response), mean(&of_turns));
-        let dot = |a: &[f64], b: &[f64]| a.iter().zip(b).map(|(a, b)| a * b).sum::<f64>();
-        let lengths = (dot(&a, &a) * dot(&b, &b)).sqrt();
-        (lengths > 1e-9).then(|| (dot(&a, &b) / lengths) as f32)
-    }
-
-    fn matrix() -> impl Strategy<Value = Vec<Vec<f32>>> {
-        proptest::collection::vec(
-            proptest::collection::vec((-24i8..24).prop_map(|n| f32::from(n) / 8.0), 4),
-            1..7,
-        )
-    }
-
-    proptest! {
-        #[test]
-        fn maxsim_agrees_with_the_naive_version(query in matrix(), document in matrix()) {
-            let found = maxsim(&tokens(&query), &tokens(&document));
-            prop_assert!((found - naive_maxsim(&query, &document)).abs() < 1e-5);
-        }
-
-        #[test]
-        fn matching_guided_agrees_with_the_naive_version(context in proptest::collection::vec(matrix(), 1..5), response in matrix()) {
-            let turns: Vec<TokenVectors> = context.iter().map(|turn| tokens(turn)).collect();
-            let found = matching_guided(&turns.iter().collect::<Vec<_>>(), &tokens(&response));
-            // The naive version returns `None` if the result is only rounding error.
-            if let Some(expected) = naive_matching(&context, &response) {
-                prop_assert!((found - expected).abs() < 1e-5, "{found} and {expected}");
+        let score = |n: usize| {
+            let mut best = cosines[n].clone();
+            if let (Some((version, place)), true) = (self.places[n], candidates[n].context.is_some()) {
+                for (distance, weight) in word_weight() {
+                    let neighbor = place.checked_add_signed(distance).filter(|_| distance != 0);
+                    let Some(cosines) = neighbor.and_then(|at| known.get(&(version, at))) else { continue };
+                    best.iter_mut()
+                        .zip(*cosines)
+                        .for_each(|(best, cosine)| *best = best.max(weight * cosine));
+                }
             }
-        }
-    }
-
-    #[test]
-    fn maxsim_grows_with_similarity_and_ignores_token_order() {
-        let (a, b) = (vec![1.0, 0.0, 0.0, 0.0], vec![0.0, 3.0, 0.0, 0.0]);
-        let both = tokens(&[a.clone(), b.clone()]);
-        assert!((maxsim(&both, &tokens(&[b.clone(), a.clone()])) - 1.0).abs() < 1e-6);
-        assert!((maxsim(&both, &tokens(std::slice::from_ref(&a))) - 0.5).abs() < 1e-6);
-        assert!(maxsim(&tokens(std::slice::from_ref(&a)), &tokens(&[vec![-1.0, 0.0, 0.0, 0.0]])) < -0.99);
-        // Large token vectors do not overflow.
-        let large = tokens(&[vec![3e12; 4], vec![1e12, -1e12, 2e12, 0.0]]);
-        assert!((matching_guided(&[&large], &large)).is_finite());
-    }
-
-    #[test]
-    fn empty_texts_score_zero() {
-        let some = tokens(&[vec![1.0, 2.0, 3.0, 4.0]]);
-        let (none, zeros) = (tokens(&[]), tokens(&[vec![0.0; 4]]));
-        let nobody = TokenVectors::default();
-        let narrow = TokenVectors { vectors: Vectors::zeros(2, 3), ..TokenVectors::default() };
-        for other in [&none, &zeros, &nobody, &narrow] {
-            for (a, b) in [(&some, other), (other, &some), (other, other)] {
-                assert_eq!((maxsim(a, b), matching_guided(&[a], b)), (0.0, 0.0));
-            }
-        }
-        assert_eq!(matching_guided(&[], &some), 0.0);
-        // A turn without tokens has no effect.
-        assert_eq!(matching_guided(&[&some, &none], &some), matching_guided(&[&some], &some));
+            mean_of(&best)
+        };
+        (0..cosines.len()).map(score).collect()
     }
 }

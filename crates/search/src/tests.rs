@@ -14,6 +14,8 @@ use turnwise_index::{
 };
 use turnwise_store::{Prepared, Store};
 
+mod context;
+
 const WORDS: [&str; 8] = ["card", "refund", "parcel", "late", "hotel", "room", "please", "thanks"];
 
 /// Generates a dialogue whose fields and words depend on `seed`.
@@ -310,34 +312,6 @@ fn similarity_search_excludes_the_item_itself() {
 }
 
 #[test]
-fn context_changes_the_result_and_is_reported() {
-    let (_dir, searcher) = some_index();
-    let alone =
-        SearchRequest { query: "please".to_owned(), mode: Some(Mode::Hybrid), ..SearchRequest::default() };
-    let said =
-        SearchRequest { context: vec!["hotel room".to_owned(), "hotel room".to_owned()], ..alone.clone() };
-    let response = searcher.search(&said).unwrap();
-    let effective = response.effective.clone().unwrap();
-    assert_eq!(effective.words, ["please"]);
-    let weights: Vec<f32> = effective.meaning.iter().map(|part| part.weight).collect();
-    assert!((weights[2] - 4.0 / 7.0).abs() < 1e-6 && (weights.iter().sum::<f32>() - 1.0).abs() < 1e-6);
-    assert!(searcher.search(&alone).unwrap().effective.is_none());
-    let hotels = |response: &Response| {
-        response
-            .hits
-            .iter()
-            .filter(|hit| hit.turn.text.contains("hotel") || hit.turn.text.contains("room"))
-            .count()
-    };
-    let dense = SearchRequest { mode: Some(Mode::Dense), ..said.clone() };
-    let dense_alone = SearchRequest { mode: Some(Mode::Dense), ..alone };
-    assert!(hotels(&searcher.search(&dense).unwrap()) > hotels(&searcher.search(&dense_alone).unwrap()));
-    // With decay 0, the context has no effect.
-    let forgotten = SearchRequest { decay: 0.0, ..dense };
-    assert_eq!(ids(&searcher, &forgotten), ids(&searcher, &dense_alone));
-}
-
-#[test]
 fn percentiles_follow_the_cosine_and_limit_the_hits() {
     let (_dir, searcher) = some_index();
     let all = SearchRequest { k: 50, ..request(Mode::Dense, HitKind::Utterances) };
@@ -359,133 +333,4 @@ fn a_large_k_returns_all_items() {
     assert!(ids(&searcher, &behind).is_empty());
     let none = SearchRequest { k: 0, ..request(Mode::Hybrid, HitKind::Dialogues) };
     assert!(ids(&searcher, &none).is_empty());
-}
-
-#[test]
-fn reranking_by_token_vectors_uses_their_scores() {
-    let (_dir, searcher) = some_index();
-    let encoder = HashEncoder::default();
-    let tokens = |texts: &[&str]| encoder.encode_tokens(texts, &TextOptions::default()).unwrap();
-    let context = vec!["hotel late".to_owned()];
-    for by in [RerankMethod::Maxsim, RerankMethod::Matching] {
-        let request = SearchRequest {
-            context: context.clone(),
-            rerank: Some(Rerank { by, top: 30 }),
-            explain: true,
-            ..request(Mode::Hybrid, HitKind::Utterances)
-        };
-        let before = SearchRequest { rerank: None, k: 30, ..request.clone() };
-        let before: Vec<f32> = searcher.search(&before).unwrap().hits.iter().map(|hit| hit.score).collect();
-        let hits = searcher.search(&request).unwrap().hits;
-        assert!(hits.len() == 5 && hits.is_sorted_by(|a, b| (b.score, &b.id) < (a.score, &a.id)));
-        let said = tokens(&["hotel late", "parcel late"]);
-        for hit in hits {
-            let found = &tokens(&[&hit.turn.text])[0];
-            let score = match by {
-                RerankMethod::Maxsim => maxsim(&said[1], found),
-                _ => matching_guided(&[&said[0], &said[1]], found),
-            };
-            assert_eq!(hit.score, score);
-            let place = hit.explanation.unwrap().before.unwrap();
-            assert_eq!(before[place.rank - 1], place.score);
-        }
-    }
-    let whole = SearchRequest {
-        rerank: Some(Rerank { by: RerankMethod::Maxsim, top: 5 }),
-        ..request(Mode::Dense, HitKind::Dialogues)
-    };
-    assert!(searcher.search(&whole).unwrap_err().to_string().contains("for utterances"));
-}
-
-#[test]
-fn a_turn_is_found_by_the_words_and_the_speakers_around_it() {
-    let (_dir, searcher) = conversation(&json!([
-        {"speaker": "Ann", "text": "hotel room please"},
-        {"speaker": "Bo", "text": "which tournament"},
-        {"speaker": "Bo", "text": "   "},
-        {"speaker": "Ann", "text": "last saturday and we won"},
-        {"speaker": "Bo", "text": "thanks"},
-        {"speaker": "Bo", "text": "refund card"},
-    ]));
-    let search = |query: &str, method| {
-        let request = SearchRequest {
-            query: query.to_owned(),
-            mode: Some(Mode::Hybrid),
-            fusion: Some(Fusion { dense: 0.0, ..Fusion::of(method) }.into()),
-            explain: true,
-            ..SearchRequest::default()
-        };
-        searcher.search(&request).unwrap()
-    };
-    let score = |found: &Response, id: &str| found.hits.iter().find(|hit| hit.id == id).map(|hit| hit.score);
-    // The blank turn is not a neighbor, so the answer directly follows the question.
-    let found = search("tournament", FusionMethod::Context);
-    let asked = score(&found, "talk#2").unwrap();
-    let answered = score(&found, "talk#4").unwrap();
-    assert!(answered > 0.7 * asked && answered < asked, "{answered} {asked}");
-    let why = found.hits.iter().find(|hit| hit.id == "talk#4").unwrap().explanation.as_ref().unwrap();
-    let terms = &why.context.as_ref().unwrap().terms;
-    assert_eq!((terms[0].term.as_str(), terms[0].turn), ("tournament", turnwise_core::TurnNo(2)));
-    // The name of the answering speaker turns the order around, and is not a word of the dense query.
-    let found = search("Ann tournament", FusionMethod::Context);
-    assert_eq!(found.hits[0].id, "talk#4");
-    let fusion = found.hits[0].explanation.as_ref().unwrap().fusion.as_ref().unwrap();
-    assert_eq!(fusion.from_speaker, Some(0.4));
-    assert_eq!(found.effective.unwrap().meaning[0].text, "tournament");
-    // Without context, only the question matches.
-    let found = search("tournament", FusionMethod::Weighted);
-    assert_eq!((found.hits[0].id.as_str(), score(&found, "talk#4").unwrap_or_default()), ("talk#2", 0.0));
-}
-
-proptest! {
-    #![proptest_config(ProptestConfig::with_cases(24))]
-
-    #[test]
-    fn context_scores_agree_with_the_naive_computation(seeds in proptest::collection::vec(any::<u32>(), 2..20)) {
-        let dir = tempfile::tempdir().unwrap();
-        let root = dir.path().join("index");
-        index(&root, &seeds, true);
-        let searcher = searcher(&root);
-        let all = SearchRequest { k: 400, candidates: 500, explain: true, ..request(Mode::Hybrid, HitKind::Utterances) };
-        let words = SearchRequest { mode: Some(Mode::Bm25), ..all.clone() };
-        let parts: std::collections::HashMap<String, Vec<(String, f32)>> = searcher.search(&words).unwrap().hits.into_iter().map(|hit| {
-            let terms = hit.explanation.unwrap().terms;
-            let part = |t: &turnwise_index::lexical::TermScore| t.frequency as f32 / (t.frequency as f32 + 1.2);
-            let sum: f32 = terms.iter().map(part).sum();
-            let parts = terms.iter().map(|t| (t.term.clone(), hit.score * part(t) / sum)).collect();
-            (hit.id, parts)
-        }).collect();
-        let encoder = HashEncoder::default();
-        let vector = |text: &str| {
-            let mut vectors = encoder.encode(&[text], &TextOptions::default()).unwrap().vectors;
-            vectors.normalize();
-            vectors.row(0).to_vec()
-        };
-        let found = searcher.search(&all).unwrap();
-        // The words of the query can be names of speakers.
-        let dense = found.effective.map_or("parcel late".to_owned(), |effective| effective.meaning[0].text.clone());
-        let query = vector(&dense);
-        let snapshot = Snapshot::open(&root).unwrap();
-        for hit in found.hits {
-            let (dialogue, _) = snapshot.find(&hit.dialogue).unwrap();
-            let at = dialogue.turns.iter().position(|t| t.number == hit.turn.number).unwrap() as isize;
-            let mut sum = vec![0.0f32; query.len()];
-            let mut best: std::collections::HashMap<String, f32> = Default::default();
-            for (distance, dense, lexical) in [(-3, 0.0, 0.4), (-2, 0.25, 0.6), (-1, 0.5, 0.8), (0, 1.0, 1.0), (1, 0.4, 0.6), (2, 0.2, 0.4), (3, 0.0, 0.2)] {
-                let Some(turn) = usize::try_from(at + distance).ok().and_then(|n| dialogue.turns.get(n)) else { continue };
-                sum.iter_mut().zip(vector(&turn.text)).for_each(|(s, v)| *s += dense * v);
-                for (term, score) in parts.get(&format!("{}#{}", dialogue.id, turn.number)).into_iter().flatten() {
-                    let known = best.entry(term.clone()).or_default();
-                    *known = known.max(lexical * score);
-                }
-            }
-            let words: f32 = best.values().sum();
-            let named = |turn: &turnwise_corpus::Turn| ["parcel", "late"].contains(&turn.speaker.as_str());
-            let in_dialogue = dialogue.turns.iter().any(named);
-            let speaker = 0.2 * (f32::from(u8::from(named(&hit.turn))) + f32::from(u8::from(in_dialogue)));
-            let expected =
-                turnwise_core::vectors::cosine(&query, &sum) + 0.75 * words / (words + 10.0) + speaker;
-            prop_assert!((expected - hit.score).abs() < 1e-3, "{}: {expected} {:?}", hit.id, hit.explanation);
-        }
-    }
 }

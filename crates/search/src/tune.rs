@@ -255,7 +255,8 @@ impl CandidateScores for Judge<'_> {
     fn in_context(&self, candidates: &[FusedCandidate]) -> Result<Vec<ContextScore>> {
         let item = |candidate: &FusedCandidate| (candidate.version, candidate.turn);
         if self.cache.borrow().in_context.is_empty() {
-            let scores = ContextScorer::new(self.engine, self.view, &self.query).scores(candidates)?;
+            let scores = ContextScorer::new(self.engine, self.view, &self.query, self.lists.earlier.as_ref())
+                .scores(candidates)?;
             self.cache.borrow_mut().in_context = candidates.iter().map(item).zip(scores).collect();
         }
         let known = &self.cache.borrow().in_context;
@@ -268,7 +269,8 @@ impl CandidateScores for Judge<'_> {
 
 impl Judge<'_> {
     fn quality(&self, fusion: &Fusion) -> Result<Quality> {
-        let ranked = fuse(Mode::Hybrid, fusion, [&self.lists.dense, &self.lists.bm25], self)?;
+        let ranked =
+            fuse(Mode::Hybrid, fusion, [&self.lists.dense, &self.lists.bm25], &self.lists.following, self)?;
         let mut named = Vec::with_capacity(ranked.len());
         for candidate in ranked {
             if self.query.itself == Some((candidate.dialogue, candidate.turn)) {

@@ -210,9 +210,10 @@ pub(crate) struct RankingArgs {
     /// More hits are taken if they are needed, for example for a large -k.
     #[arg(long, default_value_t = 100, value_name = "N")]
     pub(crate) candidates: usize,
-    /// Rerank the top hits by a different score
+    /// Rerank the top hits by a second score
     ///
-    /// maxsim and matching encode the texts of the hits again. They work only for utterances.
+    /// maxsim and matching encode the texts of the hits again, and add a score of their tokens to the score of the search.
+    /// They work only for utterances.
     ///
     /// exact sorts the top hits by their cosines. To find hits that the graph missed, use the flag --exact.
     #[arg(long, value_enum, value_name = "METHOD")]
@@ -222,6 +223,9 @@ pub(crate) struct RankingArgs {
     /// The hits after them keep their order.
     #[arg(long, default_value_t = 50, value_name = "N", requires = "rerank")]
     pub(crate) rerank_top: usize,
+    /// With --rerank maxsim or matching: weight of its score, which is added to the score of the search
+    #[arg(long, default_value_t = 0.5, value_name = "WEIGHT", requires = "rerank")]
+    pub(crate) rerank_weight: f32,
 }
 
 const SEARCH_USAGE: &str = "\
@@ -266,7 +270,7 @@ impl RankingArgs {
         SearchRequest {
             candidates: self.candidates,
             fusion: self.fusion(),
-            rerank: self.rerank.map(|by| Rerank { by, top: self.rerank_top }),
+            rerank: self.rerank.map(|by| Rerank { by, top: self.rerank_top, weight: self.rerank_weight }),
             ..SearchRequest::default()
         }
     }

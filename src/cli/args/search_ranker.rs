@@ -6,7 +6,7 @@ use clap::{Arg, Args, Parser, ValueEnum};
 
 use super::RankingArgs;
 use turnwise_core::error::{Error, Result};
-use turnwise_search::{Mode, SearchRequest};
+use turnwise_search::{Mode, Rerank, SearchRequest};
 
 /// Ranker `search`: a search with the options of `turnwise search`.
 #[derive(Debug, Clone, Args)]
@@ -83,6 +83,7 @@ impl fmt::Display for SearchRanker {
             candidates,
             rerank,
             rerank_top,
+            rerank_weight,
         } = &self.ranking;
         option(f, "mode", self.mode.as_ref().map(name))?;
         option(f, "fusion", fusion.as_ref().map(name))?;
@@ -93,8 +94,9 @@ impl fmt::Display for SearchRanker {
         let default = SearchRequest::default();
         option(f, "candidates", Some(candidates).filter(|n| **n != default.candidates))?;
         option(f, "rerank", rerank.as_ref().map(name))?;
-        let top = rerank.map(|_| rerank_top).filter(|n| **n != turnwise_search::Rerank::default().top);
-        option(f, "rerank-top", top)
+        let default = Rerank::default();
+        option(f, "rerank-top", rerank.map(|_| rerank_top).filter(|n| **n != default.top))?;
+        option(f, "rerank-weight", rerank.map(|_| rerank_weight).filter(|n| **n != default.weight))
     }
 }
 
@@ -130,7 +132,7 @@ mod tests {
         assert_eq!(shown("search"), "search");
         assert_eq!(shown("search  --candidates 100 --mode dense"), "search --mode dense");
         let all = "search --mode hybrid --fusion rrf --rrf-k 20 --dense-weight 0.5 --bm25-weight 1 --speaker-weight 0.1 \
-                   --candidates 50 --rerank maxsim --rerank-top 7";
+                   --candidates 50 --rerank maxsim --rerank-top 7 --rerank-weight 0.25";
         assert_eq!(shown(all), all);
         assert!(SearchRanker::parse("bm25").unwrap().is_none());
         let e = SearchRanker::parse("search --k 3").unwrap_err().to_string();
