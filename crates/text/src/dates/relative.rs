@@ -200,6 +200,8 @@ fn direction_before(tokens: &Tokens, at: usize, direction: Direction, said: Date
     let range = match tokens.word(n) {
         // `the next day` is relative to another date.
         Some(Word::Unit(Unit::Day | Unit::An)) => return None,
+        // `the coming weeks`
+        Some(Word::Unit(_)) if is_plural(tokens.text(n)) => return None,
         Some(Word::Unit(unit)) => unit_range(said, weekend_or(tokens, n, unit), direction as i64),
         Some(Word::Weekday(day, _)) => {
             let date = date_after_weekday(tokens, n);
@@ -237,6 +239,12 @@ fn direction_before(tokens: &Tokens, at: usize, direction: Direction, said: Date
         _ => return None,
     };
     Some((range, n + 1))
+}
+
+fn is_plural(unit: &str) -> bool {
+    ["weeks", "weekends", "months", "years", "wochen", "weken"]
+        .iter()
+        .any(|word| unit.eq_ignore_ascii_case(word))
 }
 
 /// Returns the day that is a number of weeks ago, or the first day of the unit that is a number of units ago.

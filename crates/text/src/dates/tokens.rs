@@ -37,7 +37,8 @@ impl<'t> Tokens<'t> {
     /// Splits a text. Returns `None` if it cannot contain a date: it has no number, and no word that every date without a
     /// number has.
     pub(super) fn new(text: &'t str) -> Option<Self> {
-        let mut tokens = Tokens { text, list: Vec::new() };
+        // About a word and a space for each token.
+        let mut tokens = Tokens { text, list: Vec::with_capacity(text.len() / 4) };
         tokens.scan().then_some(tokens)
     }
 
@@ -235,6 +236,10 @@ fn word(text: &str) -> Kind {
         return Kind::Other;
     }
     let meaning = if text.is_ascii() {
+        // Most words are rejected here. For ASCII, the filter ignores case.
+        if !words::may_have_meaning(text.as_bytes()) {
+            return Kind::Other;
+        }
         let mut buffer = [0; 2 * MAX_LENGTH];
         let lower = &mut buffer[..text.len()];
         lower.copy_from_slice(text.as_bytes());

@@ -202,7 +202,7 @@ const WORDS: &[(Word, &str)] = &[
 
     (Word::Unit(Unit::Day), "day days"),
     (Word::Unit(Unit::Week), "week weeks woche wochen semaine semana settimana weken"),
-    (Word::Unit(Unit::Weekend), "weekend wochenende"),
+    (Word::Unit(Unit::Weekend), "weekend weekends wochenende"),
     (Word::Unit(Unit::Month), "month months monat mois mes mese mês maand"),
     (Word::Unit(Unit::Year), "year years jahr année annee año anno ano jaar"),
     (Word::Unit(Unit::An), "an"),
@@ -295,19 +295,25 @@ static INDEX: LazyLock<Index> = LazyLock::new(|| {
     index
 });
 
-/// Returns a number below 16384 from the length, the first byte and the last byte of a word.
+/// Returns a number below 16384 from the length, the first byte and the last byte of a word. The lowest five bits of an
+/// ASCII letter do not depend on its case.
 fn key(word: &[u8]) -> usize {
     let bits = |byte: Option<&u8>| usize::from(byte.copied().unwrap_or(0) & 31);
     (word.len() & 15) << 10 | bits(word.first()) << 5 | bits(word.last())
 }
 
+/// Returns whether a word can be in the list. Ignores the case of ASCII letters.
+pub(super) fn may_have_meaning(word: &[u8]) -> bool {
+    let key = key(word);
+    word.len() <= MAX_LENGTH && INDEX.filter[key / 64] & (1 << (key % 64)) != 0
+}
+
 /// Returns the meaning of a word in NFKC and lower case; `None` if it is not part of dates.
 pub(super) fn meaning(word: &[u8]) -> Option<Word> {
-    let index = &*INDEX;
-    let key = key(word);
-    if word.len() > MAX_LENGTH || index.filter[key / 64] & (1 << (key % 64)) == 0 {
+    if !may_have_meaning(word) {
         return None;
     }
+    let index = &*INDEX;
     let n = index.words.binary_search_by(|(other, _)| other.as_bytes().cmp(word)).ok()?;
     Some(index.words[n].1)
 }
