@@ -14,8 +14,11 @@
 //! ```
 
 mod absolute;
+mod numeric;
+mod phrases;
 mod relative;
 mod tokens;
+mod weekdays;
 mod words;
 
 use std::ops::Range;
@@ -163,9 +166,14 @@ pub fn mentioned_dates(text: &str, said: Date) -> Vec<DateRange> {
             add(&mut ranges, range);
             end
         } else if let Some(found) = absolute::date_at(&tokens, at) {
-            let readings = std::iter::once(&found.date).chain(&found.other_reading);
-            readings.for_each(|date| add(&mut ranges, date.nearest(said)));
-            found.end
+            if let Some((range, end)) = relative::with_relative_year(&tokens, &found, said) {
+                add(&mut ranges, range);
+                end
+            } else {
+                let readings = std::iter::once(&found.date).chain(&found.other_reading);
+                readings.for_each(|date| add(&mut ranges, date.nearest(said)));
+                found.end
+            }
         } else {
             at + 1
         };

@@ -4,18 +4,20 @@ use jiff::{ToSpan, civil::Date};
 
 use super::{
     DateRange, NamedDate, absolute,
+    phrases::Phrase,
     tokens::{Kind, Tokens},
-    words::{Direction, Phrase, Side, Unit, Word},
+    weekdays::{date_after_weekday, feira, weekday, weekday_range},
+    words::{Direction, Side, Unit, Word},
 };
 
 /// Range of a date, `None` if it is not between the years -9999 and 9999, and the position after the date.
-type Found = (Option<DateRange>, usize);
+pub(super) type Found = (Option<DateRange>, usize);
 
 /// Returns the relative date that begins at a position.
 pub(super) fn date_at(tokens: &Tokens, at: usize, said: Date) -> Option<Found> {
     let days = |offset: i64, end: usize| Some((shift(said, offset).map(DateRange::day), end));
     match tokens.kind(at)? {
-        Kind::Number { .. } => count_ago(tokens, at, said),
+        Kind::Number { .. } => count_ago(tokens, at, said).or_else(|| day_of_month(tokens, at, said)),
         Kind::Word(word) => match word {
             Word::Offset(offset) => offset_day(tokens, at, said, offset.into()),
             Word::Hier if is_french(tokens, at) => {
@@ -58,12 +60,12 @@ pub(super) fn date_at(tokens: &Tokens, at: usize, said: Date) -> Option<Found> {
     }
 }
 
-fn shift(date: Date, days: i64) -> Option<Date> {
+pub(super) fn shift(date: Date, days: i64) -> Option<Date> {
     date.checked_add(days.days()).ok()
 }
 
 /// Returns the unit that contains a day, moved by a number of units. Weeks begin on Monday.
-fn unit_range(said: Date, unit: Unit, offset: i64) -> Option<DateRange> {
+pub(super) fn unit_range(said: Date, unit: Unit, offset: i64) -> Option<DateRange> {
     let week_day =
         |day: i64| shift(said, 7 * offset + day - i64::from(said.weekday().to_monday_zero_offset()));
     let (first, last) = match unit {
@@ -185,6 +187,41 @@ fn in_count(tokens: &Tokens, at: usize, said: Date) -> Option<Found> {
     (!is_duration && tokens.word(n + 1) != Some(Word::Of)).then(|| (span(said, unit, least, most), n + 1))
 }
 
+/// Unit with a direction, optionally after `of`: `of last year`, `next week`, `de la semana pasada`.
+pub(super) fn directed_unit(tokens: &Tokens, at: usize) -> Option<(Unit, Direction, usize)> {
+    let n = at + usize::from(matches!(tokens.word(at), Some(Word::Of | Word::Link)));
+    if let (Some(Word::Direction(direction, Side::Before | Side::Either)), Some(unit)) =
+        (tokens.word(n), unit(tokens, n + 1))
+    {
+        return Some((unit, direction, n + 2));
+    }
+    // Articles of other languages, such as `la`, have no meaning of their own.
+    let n = n + usize::from(matches!(tokens.text(n), "la" | "el" | "il" | "le" | "l" | "a" | "o"));
+    let n = n + usize::from(matches!(tokens.kind(n), Some(Kind::Sign('\'' | '’'))));
+    let Some(Word::Unit(unit)) = tokens.word(n) else { return None };
+    let (direction, end) = direction_after(tokens, n + 1)?;
+    Some((unit, direction, end))
+}
+
+/// `the 14th of this month`.
+fn day_of_month(tokens: &Tokens, at: usize, said: Date) -> Option<Found> {
+    let Some(Kind::Number { value, ordinal: true, .. }) = tokens.kind(at) else { return None };
+    let (Unit::Month, direction, end) = directed_unit(tokens, at + 1)? else { return None };
+    let month = unit_range(said, Unit::Month, direction as i64)?;
+    let day = Date::new(month.first.year(), month.first.month(), i8::try_from(value).ok()?).ok()?;
+    Some((Some(DateRange::day(day)), end))
+}
+
+/// Returns the date and its end if a date without a year is followed by a relative year: `March of last year`.
+pub(super) fn with_relative_year(tokens: &Tokens, found: &absolute::Found, said: Date) -> Option<Found> {
+    if found.date.year.is_some() {
+        return None;
+    }
+    let (Unit::Year | Unit::An, direction, end) = directed_unit(tokens, found.end)? else { return None };
+    let year = i64::from(said.year()) + direction as i64;
+    Some((found.date.range_in(i16::try_from(year).ok()?), end))
+}
+
 /// Returns the range from the unit at one offset to the unit at another.
 fn span(said: Date, unit: Unit, from: i64, to: i64) -> Option<DateRange> {
     Some(DateRange { first: unit_range(said, unit, from)?.first, last: unit_range(said, unit, to)?.last })
@@ -264,7 +301,7 @@ fn forward(said: Date, unit: Unit, count: i64) -> Option<Date> {
 }
 
 /// Direction that follows its word: `dernière`, `pasada`, `que viene`.
-fn direction_after(tokens: &Tokens, at: usize) -> Option<(Direction, usize)> {
+pub(super) fn direction_after(tokens: &Tokens, at: usize) -> Option<(Direction, usize)> {
     match tokens.word(at)? {
         Word::Direction(direction, Side::After | Side::Either) => Some((direction, at + 1)),
         Word::Que if tokens.word(at + 1) == Some(Word::Coming) => Some((Direction::Next, at + 2)),
@@ -278,56 +315,6 @@ fn weekend_or(tokens: &Tokens, at: usize, unit: Unit) -> Unit {
     let end = at.checked_sub(1 + usize::from(linked)).map_or("", |n| tokens.text(n));
     let is_weekend = ["fin", "fim", "fine"].iter().any(|word| end.eq_ignore_ascii_case(word));
     if unit == Unit::Week && is_weekend { Unit::Weekend } else { unit }
-}
-
-/// Returns the number of tokens of `-feira` in Portuguese weekdays.
-fn feira(tokens: &Tokens, at: usize) -> usize {
-    let is_feira = tokens.is_sign(at, '-') && tokens.text(at + 1).eq_ignore_ascii_case("feira");
-    if is_feira { 2 } else { 0 }
-}
-
-/// Returns the absolute date that follows a weekday, such as in `Monday, 8 May`.
-fn date_after_weekday(tokens: &Tokens, at: usize) -> Option<absolute::Found> {
-    let mut n = at + 1 + feira(tokens, at + 1);
-    n += usize::from(matches!(tokens.kind(n), Some(Kind::Sign(',' | '.'))));
-    let is_article =
-        |n: usize| matches!(tokens.word(n), Some(Word::The | Word::On | Word::Germanic | Word::Link));
-    n += usize::from(is_article(n) || tokens.text(n).eq_ignore_ascii_case("den"));
-    absolute::date_at(tokens, n)
-}
-
-/// Weekday without a direction before it.
-fn weekday(tokens: &Tokens, at: usize, day: i8, certain: bool, said: Date) -> Option<Found> {
-    let feira = feira(tokens, at + 1);
-    let end = at + 1 + feira;
-    if let Some((direction, end)) = direction_after(tokens, end) {
-        return Some((weekday_range(day, direction, said), end));
-    }
-    let is_range = |n: usize| {
-        matches!(tokens.text(n).to_ascii_lowercase().as_str(), "to" | "through" | "thru" | "-" | "–" | "bis")
-    };
-    let is_weekday = |n: usize| matches!(tokens.word(n), Some(Word::Weekday(..)));
-    let is_habit = is_range(end) && is_weekday(end + 1) || at > 1 && is_range(at - 1) && is_weekday(at - 2);
-    if !(certain || feira > 0)
-        || is_habit
-        || tokens.word_before(at) == Some(Word::NotADate)
-        || date_after_weekday(tokens, at).is_some()
-    {
-        return None;
-    }
-    Some((weekday_range(day, Direction::Last, said), end))
-}
-
-/// Returns the last such weekday before a day, the next one after it, or the first one from it on.
-fn weekday_range(day: i8, direction: Direction, said: Date) -> Option<DateRange> {
-    let ahead = (i64::from(day) - i64::from(said.weekday().to_monday_zero_offset())).rem_euclid(7);
-    let offset = match direction {
-        Direction::Last => ahead - 7,
-        Direction::This => ahead,
-        Direction::Next if ahead == 0 => 7,
-        Direction::Next => ahead,
-    };
-    shift(said, offset).map(DateRange::day)
 }
 
 /// Returns the last such month or season that ended before a day, the next one that begins after it, or the one of the

@@ -4,7 +4,10 @@ use std::ops::Range;
 
 use unicode_normalization::UnicodeNormalization;
 
-use super::words::{self, MAX_LENGTH, Word};
+use super::{
+    phrases::phrase,
+    words::{self, MAX_LENGTH, Word},
+};
 use turnwise_core::script::is_unspaced;
 
 /// A word, number or punctuation character.
@@ -149,7 +152,7 @@ impl<'t> Tokens<'t> {
                 at += c.len_utf8();
                 if is_unspaced(c) {
                     let before = text[..start].chars().next_back();
-                    match words::phrase(&text[start..], before) {
+                    match phrase(&text[start..], before) {
                         Some((phrase, length)) => {
                             at = start + length;
                             Kind::Word(Word::Phrase(phrase))
