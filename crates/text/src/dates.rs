@@ -152,16 +152,21 @@ pub fn named_dates(text: &str) -> Vec<NamedDate> {
     dates
 }
 
+/// Number of dates of a turn after which [`mentioned_dates`] stops.
+const MAX_MENTIONED: usize = 64;
+
 /// Returns the distinct dates that a turn mentions, in order of appearance. `said` is the day on which it was said.
 ///
 /// These are the dates that [`named_dates`] finds, without a year in the reading nearest to `said`, and relative dates:
 /// `yesterday`, `last week`, `two months ago`, `on Friday`. Weeks begin on Monday. Without `next` or `this`, a weekday is
 /// the last one before `said`.
+///
+/// Stops after 64 dates, so that a long list of dates does not slow down a search.
 pub fn mentioned_dates(text: &str, said: Date) -> Vec<DateRange> {
     let mut ranges = Vec::new();
     let Some(tokens) = Tokens::new(text) else { return ranges };
     let mut at = 0;
-    while at < tokens.len() {
+    while at < tokens.len() && ranges.len() < MAX_MENTIONED {
         let next = if let Some((range, end)) = relative::date_at(&tokens, at, said) {
             add(&mut ranges, range);
             end

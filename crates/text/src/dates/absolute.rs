@@ -92,7 +92,9 @@ fn day_first(tokens: &Tokens, at: usize) -> Option<Found> {
     let year = year_after(tokens, n, &YEARS);
     let end = year.map_or(n + 1, |(_, end)| end);
     let uncertain = matches!(class, MonthClass::Verb | MonthClass::Mars);
-    let is_verb = uncertain && !tokens.is_capitalized(n) && tokens.kind(end) == Some(Kind::Other);
+    let is_verb = uncertain
+        && !tokens.is_capitalized(n)
+        && (tokens.kind(end) == Some(Kind::Other) || is_before_verb(tokens, end));
     if is_verb && year.is_none() && !days.ordinal && !is_linked
         || !before_is_plain(tokens, at)
         || is_inside_name(tokens, n)
@@ -224,6 +226,11 @@ fn third_before(tokens: &Tokens, at: usize) -> Option<(u8, usize)> {
     }
 }
 
+/// Returns whether `may` before this position is a verb: `may be`.
+fn is_before_verb(tokens: &Tokens, at: usize) -> bool {
+    matches!(tokens.text(at), "be" | "have" | "not")
+}
+
 /// Returns whether the words around a month show that it is a month.
 fn has_context(tokens: &Tokens, at: usize, class: MonthClass) -> bool {
     if matches!(tokens.word(at + 1), Some(Word::Direction(_, Side::After | Side::Either))) {
@@ -231,6 +238,10 @@ fn has_context(tokens: &Tokens, at: usize, class: MonthClass) -> bool {
     }
     if third_before(tokens, at).is_some() {
         return true;
+    }
+    // `as of may be`
+    if class == MonthClass::Verb && is_before_verb(tokens, at + 1) {
+        return false;
     }
     let class_bit = class as u8;
     match tokens.word_before(at) {
@@ -246,7 +257,7 @@ fn has_context(tokens: &Tokens, at: usize, class: MonthClass) -> bool {
             }
             _ => false,
         },
-        Some(Word::Link) => class == MonthClass::Foreign,
+        Some(Word::Link | Word::Unit(Unit::Month)) => class == MonthClass::Foreign,
         Some(Word::Preposition(classes)) => classes & class_bit != 0,
         // `this may take a while`
         Some(Word::Direction(Direction::This, _)) => {
@@ -260,18 +271,16 @@ fn has_context(tokens: &Tokens, at: usize, class: MonthClass) -> bool {
 /// `in 2023`, `late 2023`, `the year 2023`.
 fn year_alone(tokens: &Tokens, at: usize) -> Option<Found> {
     let Some(Kind::Number { value: year, digits: 4, ordinal: false }) = tokens.kind(at) else { return None };
-    if !RECENT_YEARS.contains(&year) || !tokens.stands_alone(at, at) {
+    let third = third_before(tokens, at);
+    let first = third.map_or(at, |(_, first)| first);
+    if !RECENT_YEARS.contains(&year) || !tokens.stands_alone(first, at) {
         return None;
     }
     let next = tokens.kind(at + 1);
     if matches!(next, Some(Kind::Word(Word::Measure | Word::Unit(_)))) {
         return None;
     }
-    let third = third_before(tokens, at);
-    let (first, from, to) = match third {
-        Some((third, first)) => (first, 4 * third as i8 + 1, 4 * third as i8 + 4),
-        None => (at, 1, 12),
-    };
+    let (from, to) = third.map_or((1, 12), |(third, _)| (4 * third as i8 + 1, 4 * third as i8 + 4));
     let is_year = match tokens.word_before(at) {
         _ if third.is_some() => true,
         Some(Word::In | Word::Preposition(_) | Word::Unit(Unit::Year)) => true,

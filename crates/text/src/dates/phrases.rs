@@ -61,7 +61,7 @@ pub(super) fn phrase(text: &str, before: Option<char>) -> Option<(Phrase, usize)
         return None;
     }
     // `晚上` ends with the same character as `上周` begins; `一周` is a duration.
-    if before.is_some_and(|c| "晚早马馬以日一二三四五六七八九十两兩几幾每数數半".contains(c))
+    if before.is_some_and(|c| "上下晚早马馬以日一二三四五六七八九十两兩几幾每数數半".contains(c))
     {
         return None;
     }

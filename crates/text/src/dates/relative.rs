@@ -20,9 +20,11 @@ pub(super) fn date_at(tokens: &Tokens, at: usize, said: Date) -> Option<Found> {
         Kind::Number { .. } => count_ago(tokens, at, said).or_else(|| day_of_month(tokens, at, said)),
         Kind::Word(word) => match word {
             Word::Offset(offset) => offset_day(tokens, at, said, offset.into()),
-            Word::Hier if is_french(tokens, at) => {
+            Word::Hier => {
                 let before_that =
                     at > 1 && tokens.is_attached(at) && tokens.text(at - 2).eq_ignore_ascii_case("avant");
+                // In German and Dutch, `hier` means here.
+                (before_that || tokens.is_french()).then_some(())?;
                 days(if before_that { -2 } else { -1 }, at + 1)
             }
             Word::Morgen if is_tomorrow(tokens, at) => days(1, at + 1),
@@ -119,13 +121,6 @@ fn offset_day(tokens: &Tokens, at: usize, said: Date, offset: i64) -> Option<Fou
     Some((shift(said, offset + further).map(DateRange::day), at + 1))
 }
 
-/// Returns whether the text is French, in which `hier` means yesterday. In German and Dutch, it means here.
-fn is_french(tokens: &Tokens, at: usize) -> bool {
-    let hyphenated = at > 1 && tokens.is_attached(at) && tokens.text(at - 2).eq_ignore_ascii_case("avant");
-    let has = |word: Word| (0..tokens.len()).any(|n| tokens.word(n) == Some(word));
-    hyphenated || has(Word::French) && !has(Word::Germanic)
-}
-
 /// Returns whether `morgen` means tomorrow in German or Dutch, not morning.
 fn is_tomorrow(tokens: &Tokens, at: usize) -> bool {
     // `heute morgen` is this morning, `guten Morgen` a greeting.
@@ -168,6 +163,10 @@ fn unit(tokens: &Tokens, at: usize) -> Option<Unit> {
 fn count_ago(tokens: &Tokens, at: usize, said: Date) -> Option<Found> {
     let (least, most, n) = count(tokens, at)?;
     let unit = unit(tokens, n)?;
+    // `half a year ago`
+    if tokens.word_before(at).is_some_and(|word| matches!(word, Word::Third(_))) {
+        return None;
+    }
     if tokens.word(n + 1) == Some(Word::Ago) {
         return Some((span(said, unit, -most, -least), n + 2));
     }

@@ -87,6 +87,7 @@ fn absolute_dates_in_english() {
             ("Where did they live in 2021?", "2021-01-01..2021-12-31"),
             ("the best movie of 2022", "2022-01-01..2022-12-31"),
             ("late 2022", "2022-09-01..2022-12-31"),
+            ("mid-2022", "2022-05-01..2022-08-31"),
             ("the year 1999", "1999-01-01..1999-12-31"),
             ("summer 2022", "2022-06-01..2022-08-31"),
             ("the winter of 2022", "2022-12-01..2023-02-28"),
@@ -97,6 +98,7 @@ fn absolute_dates_in_english() {
             ("", ""),
             ("It may cost 20 euros", ""),
             ("This may be wrong", ""),
+            ("As of may be, 8 may be enough", ""),
             ("may cost 20", ""),
             ("May said that she would march 20 miles", ""),
             ("March 20 miles and rest", ""),
@@ -170,6 +172,7 @@ fn relative_dates_in_english() {
             ("the past two weeks", "2023-04-24..2023-05-08"),
             ("the last few months", "2022-12-01..2023-05-08"),
             ("on Friday", "2023-05-05"),
+            ("on Tue and last fri", "2023-05-02 2023-05-05"),
             ("last Monday", "2023-05-01"),
             ("Monday was great", "2023-05-01"),
             ("this Monday", "2023-05-08"),
@@ -200,6 +203,8 @@ fn relative_dates_in_english() {
             ("a day in the life", ""),
             ("for the first time in two years", ""),
             ("an hour ago", ""),
+            ("half a year ago", ""),
+            ("a week from Friday", ""),
             ("two hours ago", ""),
             ("one last time", ""),
             ("the sun in the morning", ""),
@@ -235,6 +240,7 @@ fn absolute_dates_in_other_languages() {
             ("em maio", "*-05-01..*-05-31"),
             ("1º de dezembro", "*-12-01"),
             ("8 mei 2023", "2023-05-08"),
+            ("in de maand mei", "*-05-01..*-05-31"),
             ("in mei", "*-05-01..*-05-31"),
             ("sinds augustus", "*-08-01..*-08-31"),
             ("fe\u{301}vrier 2022", "2022-02-01..2022-02-28"),
@@ -314,9 +320,11 @@ fn relative_dates_in_other_languages() {
             ("Guten Morgen!", ""),
             ("jeden Freitag", ""),
             ("Ich bin hier", ""),
+            ("Ich tue das", ""),
             ("Hij is hier", ""),
             ("por la mañana", ""),
             ("一周一次", ""),
+            ("lunes a viernes", ""),
         ],
         mentioned,
     );
@@ -360,6 +368,13 @@ fn the_first_and_the_last_day_of_the_calendar_do_not_overflow() {
         }
     }
     assert!(named_dates("winter 9999, 0000-00-00, 31 of February").is_empty());
+}
+
+#[test]
+fn a_long_list_of_dates_is_not_read_to_the_end() {
+    let text: String = (1000..3000).map(|year| format!("8 May {year}, ")).collect();
+    assert_eq!(named_dates(&text).len(), 2000);
+    assert_eq!(mentioned_dates(&text, SAID).len(), MAX_MENTIONED);
 }
 
 #[test]

@@ -34,6 +34,8 @@ struct Token {
 pub(super) struct Tokens<'t> {
     text: &'t str,
     list: Vec<Token>,
+    has_french: bool,
+    has_germanic: bool,
 }
 
 impl<'t> Tokens<'t> {
@@ -41,7 +43,8 @@ impl<'t> Tokens<'t> {
     /// number has.
     pub(super) fn new(text: &'t str) -> Option<Self> {
         // About a word and a space for each token.
-        let mut tokens = Tokens { text, list: Vec::with_capacity(text.len() / 4) };
+        let mut tokens =
+            Tokens { text, list: Vec::with_capacity(text.len() / 4), has_french: false, has_germanic: false };
         tokens.scan().then_some(tokens)
     }
 
@@ -69,6 +72,11 @@ impl<'t> Tokens<'t> {
         self.kind(n) == Some(Kind::Sign(sign))
     }
 
+    /// Returns whether the text has frequent words of French, and none of German or Dutch.
+    pub(super) fn is_french(&self) -> bool {
+        self.has_french && !self.has_germanic
+    }
+
     /// Returns the text of a token.
     pub(super) fn text(&self, n: usize) -> &'t str {
         self.list.get(n).map_or("", |token| &self.text[token.start..token.end])
@@ -92,8 +100,8 @@ impl<'t> Tokens<'t> {
         start..end.max(start)
     }
 
-    /// Returns whether a token stands alone: it is not part of an amount, a decimal number, a time, a path or a code.
-    /// Signs that are part of the date itself are not checked, so `first` and `last` are the outer tokens of the date.
+    /// Returns whether the tokens from `first` to `last` stand alone. They do not if they are part of an amount, a
+    /// decimal number, a time, a path or a code.
     pub(super) fn stands_alone(&self, first: usize, last: usize) -> bool {
         let is_text =
             |n: usize| matches!(self.kind(n), Some(Kind::Number { .. } | Kind::Word(_) | Kind::Other));
@@ -181,7 +189,11 @@ impl<'t> Tokens<'t> {
             };
             found |= match kind {
                 Kind::Number { .. } => true,
-                Kind::Word(word) => is_essential(word),
+                Kind::Word(word) => {
+                    self.has_french |= word == Word::French;
+                    self.has_germanic |= word == Word::Germanic;
+                    is_essential(word)
+                }
                 _ => false,
             };
             match self.list.last_mut() {

@@ -37,13 +37,22 @@ pub(super) fn weekday(tokens: &Tokens, at: usize, day: i8, certain: bool, said: 
         return Some((shift(week.first, day.into()).map(DateRange::day), end));
     }
     let is_range = |n: usize| {
-        matches!(tokens.text(n).to_ascii_lowercase().as_str(), "to" | "through" | "thru" | "-" | "–" | "bis")
+        matches!(
+            tokens.text(n).to_ascii_lowercase().as_str(),
+            "to" | "through" | "thru" | "-" | "–" | "bis" | "a" | "à" | "al"
+        )
     };
     let is_weekday = |n: usize| matches!(tokens.word(n), Some(Word::Weekday(..)));
     let is_habit = is_range(end) && is_weekday(end + 1) || at > 1 && is_range(at - 1) && is_weekday(at - 2);
-    if !(certain || feira > 0)
+    // `a week from Friday`
+    let is_after_duration = at > 1
+        && tokens.text(at - 1).eq_ignore_ascii_case("from")
+        && matches!(tokens.word(at - 2), Some(Word::Unit(_)));
+    let is_after_on = at > 0 && tokens.text(at - 1).eq_ignore_ascii_case("on");
+    if !(certain || feira > 0 || is_after_on)
         || is_habit
         || tokens.word_before(at) == Some(Word::NotADate)
+        || is_after_duration
         || date_after_weekday(tokens, at).is_some()
     {
         return None;

@@ -175,12 +175,16 @@ const WORDS: &[(Word, &str)] = &[
     (Word::Season(Season::Winter), "winter hiver invierno inverno"),
 
     (Weekday(0, true), "monday montag lundi lunes lunedì maandag"),
-    (Weekday(1, true), "tuesday tue tues dienstag mardi martes martedì dinsdag"),
+    (Weekday(1, true), "tuesday tues dienstag mardi martes martedì dinsdag"),
     (Weekday(2, true), "wednesday mittwoch mercredi miércoles miercoles mercoledì woensdag"),
-    (Weekday(3, true), "thursday thu thur thurs donnerstag jeudi jueves giovedì donderdag"),
-    (Weekday(4, true), "friday fri freitag vendredi viernes venerdì vrijdag"),
+    (Weekday(3, true), "thursday thurs donnerstag jeudi jueves giovedì donderdag"),
+    (Weekday(4, true), "friday freitag vendredi viernes venerdì vrijdag"),
     (Weekday(5, true), "saturday samstag sonnabend samedi sábado sabado sabato zaterdag"),
     (Weekday(6, true), "sunday sonntag dimanche domenica zondag"),
+    // `tue` is also a German verb.
+    (Weekday(1, false), "tue"),
+    (Weekday(3, false), "thu thur"),
+    (Weekday(4, false), "fri"),
     // Portuguese weekdays are also numerals, and `Domingo` is also a name.
     (Weekday(0, false), "segunda"),
     (Weekday(1, false), "terça"),
