@@ -19,6 +19,7 @@
 //! ```
 
 mod analyzer;
+pub mod dates;
 mod detect;
 #[cfg(feature = "jieba")]
 mod dictionary;
