@@ -81,6 +81,9 @@ pub struct SpokenTurn<'a> {
     /// Text of the turn.
     #[serde(borrow)]
     pub text: Cow<'a, str>,
+    /// Time of the turn, or else of its dialogue.
+    #[serde(default)]
+    pub time: Option<Time>,
 }
 
 impl<'a> SpokenTurn<'a> {
@@ -90,6 +93,7 @@ impl<'a> SpokenTurn<'a> {
             number: turn.number,
             speaker: Cow::Borrowed(&turn.speaker),
             text: Cow::Borrowed(&turn.text),
+            time: turn.time.or(dialogue.time),
         };
         dialogue.turns.iter().map(spoken).collect()
     }
@@ -98,10 +102,14 @@ impl<'a> SpokenTurn<'a> {
     pub fn parse(json: &'a [u8]) -> serde_json::Result<Vec<Self>> {
         #[derive(Deserialize)]
         struct Spoken<'a> {
+            #[serde(default)]
+            time: Option<Time>,
             #[serde(borrow)]
             turns: Vec<SpokenTurn<'a>>,
         }
-        serde_json::from_slice::<Spoken<'a>>(json).map(|spoken| spoken.turns)
+        let Spoken { time, mut turns } = serde_json::from_slice(json)?;
+        turns.iter_mut().for_each(|turn| turn.time = turn.time.or(time));
+        Ok(turns)
     }
 }
 
@@ -341,6 +349,11 @@ impl Time {
             return Some(Time(time));
         }
         text.parse::<jiff::civil::DateTime>().ok().and_then(Time::from_civil)
+    }
+
+    /// Returns the date in UTC.
+    pub fn date(&self) -> jiff::civil::Date {
+        self.0.to_zoned(jiff::tz::TimeZone::UTC).date()
     }
 
     /// Creates a time from a date and time of day in UTC. Returns `None` if the time is out of range.

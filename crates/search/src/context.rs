@@ -8,6 +8,8 @@
 //!   or with a lower weight in a neighbor. Only utterances in the list of the lexical search contribute.
 //! * If the query names a speaker, the utterances of this speaker get an additional score, and all utterances of the
 //!   speaker's dialogues, too.
+//! * If the query names a date, the utterances of this date get an additional score, and also those that mention it. "Last
+//!   Tuesday", said on Monday, 8 May 2023, mentions 2 May 2023.
 //! * If the query has a context, the turns before the utterance are compared with the turns before the query.
 //!
 //! All of this is computed at query time for the candidates of both lists. The index contains only single turns, so
@@ -32,7 +34,10 @@ use turnwise_index::{
     engine::{Candidate, Engine, Prefetch, Version, View},
     vectors::Kind,
 };
-use turnwise_text::Analyzer;
+use turnwise_text::{
+    Analyzer,
+    dates::{DateRange, NamedDate, mentioned_dates},
+};
 
 /// Weights of an utterance and its neighbors: the distance in turns, the weight in the dense score, and the weight in
 /// the lexical score. Chosen on questions about long conversations (`benchmarks/README.md`).
@@ -65,6 +70,8 @@ pub(super) struct ContextScore {
     pub(super) speaker: bool,
     /// True if the query names a speaker of the dialogue.
     pub(super) participant: bool,
+    /// True if the utterance was said on a date that the query names, or mentions this date.
+    pub(super) date: bool,
     /// Scores of the turns before the utterance. `None` unless the query has a context.
     pub(super) earlier: Option<EarlierScore>,
 }
@@ -100,6 +107,7 @@ pub(super) struct ContextScorer<'a> {
     earlier_words: HashMap<(Version, TurnNo), f32>,
     /// Names of the speakers that the query names, sorted.
     speakers: &'a [String],
+    dates: &'a [NamedDate],
     /// Terms of the query; empty if the query is an expression.
     terms: &'a [String],
     analyzer: Analyzer,
@@ -138,6 +146,7 @@ impl<'a> ContextScorer<'a> {
             earlier: query.earlier.as_ref(),
             earlier_words: earlier.map(EarlierLists::word_scores).unwrap_or_default(),
             speakers: &query.speakers,
+            dates: &query.dates,
             terms,
             analyzer: engine.analyzer(),
         }
@@ -266,8 +275,17 @@ impl<'a> ContextScorer<'a> {
             bm25: conversation.best_words(at).iter().map(|(score, _)| score).sum(),
             speaker: named(&conversation.turns[at]),
             participant: !self.speakers.is_empty() && conversation.turns.iter().any(named),
+            date: self.is_on_named_date(conversation.turns[at]),
             earlier: self.earlier.map(|earlier| self.earlier_score(earlier, conversation, version, at)),
         }
+    }
+
+    /// Returns whether a turn was said on a date that the query names, or mentions such a date.
+    fn is_on_named_date(&self, turn: &SpokenTurn<'_>) -> bool {
+        let Some(time) = turn.time.filter(|_| !self.dates.is_empty()) else { return false };
+        let said = time.date();
+        let named = |range: &DateRange| self.dates.iter().any(|date| date.matches(range));
+        named(&DateRange::day(said)) || mentioned_dates(&turn.text, said).iter().any(named)
     }
 
     /// Compares the turns before an utterance with the turns before the query.

@@ -72,7 +72,7 @@ impl Searcher {
         let too_low = Cell::new(0);
         let (lists, mut hits) = loop {
             too_low.set(0);
-            let lists = lists(view, request, &query, depth, &mut timings)?;
+            let lists = self.lists(view, request, &query, depth, &mut timings)?;
             let hits = timed(&mut timings.hits, || {
                 if mode == Mode::Hybrid && fusion.method == FusionMethod::Weighted {
                     view.prefetch(kind, &lists.lexical_only(), Prefetch::Vectors)?;
@@ -131,6 +131,44 @@ impl Searcher {
         })
     }
 
+    /// Fetches up to `depth` candidates by dense search, and up to `depth` candidates by lexical search. If the query names a
+    /// speaker or a date, or has a context, fetches more candidates for them. Adds the time of each search to `timings`.
+    pub(super) fn lists(
+        &self,
+        view: &dyn View,
+        request: &SearchRequest,
+        query: &Query,
+        depth: usize,
+        timings: &mut Timings,
+    ) -> Result<Lists> {
+        let mut lists = Lists {
+            dense: Vec::new(),
+            bm25: Vec::new(),
+            earlier: None,
+            following: Vec::new(),
+            exhausted: true,
+        };
+        if let Some(vector) = &query.vector {
+            let found = timed(&mut timings.dense, || view.nearest(query.kind, vector, depth, request.exact))?;
+            lists.exhausted &= found.exhausted;
+            lists.dense = found.found;
+        }
+        if let Some(words) = query.words.as_ref().filter(|words| !words.is_empty()) {
+            let found = timed(&mut timings.bm25, || view.keyword_search(query.kind, words, depth))?;
+            lists.exhausted &= found.exhausted;
+            lists.bm25 = found.found;
+        }
+        if !lists.exhausted {
+            timed(&mut timings.filter, || self.add_named(request, query, depth, &mut lists))?;
+        }
+        if let Some(earlier) = &query.earlier {
+            let found = timed(&mut timings.dense, || earlier.find(view, depth, request.exact))?;
+            lists.following = timed(&mut timings.hits, || found.next_turns(view, request.filter.as_ref()))?;
+            lists.earlier = Some(found);
+        }
+        Ok(lists)
+    }
+
     /// Returns an error if the engine does not support the request.
     fn check_supported(&self, request: &SearchRequest) -> Result<()> {
         let can = self.engine.capabilities();
@@ -168,35 +206,6 @@ impl CandidateScores for Scores<'_> {
     fn in_context(&self, candidates: &[FusedCandidate]) -> Result<Vec<ContextScore>> {
         ContextScorer::new(self.engine, self.view, self.query, self.earlier).scores(candidates)
     }
-}
-
-/// Fetches up to `depth` candidates by dense search, and up to `depth` candidates by lexical search. Adds the time of
-/// each search to `timings`.
-pub(super) fn lists(
-    view: &dyn View,
-    request: &SearchRequest,
-    query: &Query,
-    depth: usize,
-    timings: &mut Timings,
-) -> Result<Lists> {
-    let mut lists =
-        Lists { dense: Vec::new(), bm25: Vec::new(), earlier: None, following: Vec::new(), exhausted: true };
-    if let Some(vector) = &query.vector {
-        let found = timed(&mut timings.dense, || view.nearest(query.kind, vector, depth, request.exact))?;
-        lists.exhausted &= found.exhausted;
-        lists.dense = found.found;
-    }
-    if let Some(words) = query.words.as_ref().filter(|words| !words.is_empty()) {
-        let found = timed(&mut timings.bm25, || view.keyword_search(query.kind, words, depth))?;
-        lists.exhausted &= found.exhausted;
-        lists.bm25 = found.found;
-    }
-    if let Some(earlier) = &query.earlier {
-        let found = timed(&mut timings.dense, || earlier.find(view, depth, request.exact))?;
-        lists.following = timed(&mut timings.hits, || found.next_turns(view, request.filter.as_ref()))?;
-        lists.earlier = Some(found);
-    }
-    Ok(lists)
 }
 
 impl Lists {

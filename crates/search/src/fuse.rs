@@ -121,6 +121,7 @@ struct Parts {
     dense: Option<f32>,
     bm25: Option<f32>,
     speaker: Option<f32>,
+    date: Option<f32>,
     earlier: Option<f32>,
 }
 
@@ -142,12 +143,13 @@ impl Parts {
             dense: dense.map(|part| fusion.dense * part),
             bm25: bm25.map(|part| fusion.bm25 * part),
             speaker: (named > 0).then_some(named as f32 * fusion.speaker),
+            date: context.date.then_some(fusion.date),
             earlier: context.earlier.map(earlier),
         }
     }
 
     fn sum(&self) -> f32 {
-        [self.dense, self.bm25, self.speaker, self.earlier].into_iter().flatten().sum()
+        [self.dense, self.bm25, self.speaker, self.date, self.earlier].into_iter().flatten().sum()
     }
 }
 
@@ -209,6 +211,8 @@ pub struct ContextExplanation {
     pub speaker: bool,
     /// True if the query names a speaker of the dialogue.
     pub participant: bool,
+    /// True if the utterance was said on a date that the query names, or mentions this date.
+    pub date: bool,
     /// Scores of the turns before the utterance. Absent unless the query has a context.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub earlier: Option<EarlierScore>,
@@ -228,6 +232,9 @@ pub struct FusionExplanation {
     /// Contribution of the named speakers. Absent unless the query names a speaker of the dialogue.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub from_speaker: Option<f32>,
+    /// Contribution of the date. Absent unless the query names a date on which the utterance was said, or that it mentions.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub from_date: Option<f32>,
     /// Contribution of the turns before the utterance. Absent unless the query has a context.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub from_earlier: Option<f32>,
@@ -244,6 +251,7 @@ impl Explanation {
                 from_dense: parts.dense,
                 from_bm25: parts.bm25,
                 from_speaker: parts.speaker,
+                from_date: parts.date,
                 from_earlier: parts.earlier,
                 score: parts.sum(),
             }
@@ -259,6 +267,7 @@ impl Explanation {
                 terms: Vec::new(),
                 speaker: context.speaker,
                 participant: context.participant,
+                date: context.date,
                 earlier: context.earlier,
             }),
             fusion: (mode == Mode::Hybrid).then(fused),

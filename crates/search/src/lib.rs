@@ -29,6 +29,7 @@ mod facets;
 mod find;
 mod fuse;
 mod hits;
+mod narrow;
 mod query;
 mod request;
 mod rerank;

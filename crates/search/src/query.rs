@@ -15,6 +15,7 @@ use turnwise_index::{
     engine::{KeywordQuery, View},
     vectors::{Kind, Recipe},
 };
+use turnwise_text::dates::{NamedDate, named_dates};
 
 /// Maximum number of search terms that a search for similar items takes from the text of the given item. It takes the
 /// most informative terms.
@@ -37,6 +38,8 @@ pub(super) struct Query {
     pub(super) earlier: Option<EarlierTurns>,
     /// Speakers that the query names, sorted.
     pub(super) speakers: Vec<String>,
+    /// Dates that the query names.
+    pub(super) dates: Vec<NamedDate>,
     pub(super) warnings: Vec<String>,
 }
 
@@ -52,6 +55,7 @@ impl Query {
             itself: None,
             earlier: None,
             speakers: Vec::new(),
+            dates: Vec::new(),
             warnings: Vec::new(),
         }
     }
@@ -141,6 +145,9 @@ impl Searcher {
             let named = self.named_speakers(request, mode)?;
             let dense = named.removed_from(&request.query);
             query.speakers = named.speakers;
+            if self.uses_context(request, mode) {
+                query.dates = named_dates(&request.query);
+            }
             let context = request.context.iter().map(String::as_str).filter(|t| !t.trim().is_empty());
             let mut texts: Vec<&str> = context.chain([dense.as_str()]).collect();
             let mut weights = weights(texts.len(), request.decay);

@@ -142,6 +142,8 @@ pub struct Fusion {
     /// Score that context fusion adds if the query names a speaker of the dialogue, and once more if the query names the
     /// speaker of the hit.
     pub speaker: f32,
+    /// Score that context fusion adds if the query names a date on which the hit was said, or that it mentions.
+    pub date: f32,
 }
 
 impl Default for Fusion {
@@ -154,7 +156,7 @@ impl Fusion {
     /// Returns the built-in settings of a fusion method.
     pub fn of(method: FusionMethod) -> Self {
         let bm25 = if method == FusionMethod::Context { 0.75 } else { 0.3 };
-        Fusion { method, k: 60.0, dense: 1.0, bm25, speaker: 0.2 }
+        Fusion { method, k: 60.0, dense: 1.0, bm25, speaker: 0.2, date: 0.2 }
     }
 
     /// Returns the built-in fusion for a kind of hits.
@@ -168,7 +170,7 @@ impl Fusion {
     /// Returns an error if a weight or `k` is invalid, or if both weights are 0.
     pub fn check(&self) -> Result<()> {
         let usable = |number: &f32| number.is_finite() && *number >= 0.0;
-        let numbers = [self.dense, self.bm25, self.k, self.speaker];
+        let numbers = [self.dense, self.bm25, self.k, self.speaker, self.date];
         if numbers.iter().all(usable) && [self.dense, self.bm25] != [0.0; 2] {
             return Ok(());
         }
@@ -194,6 +196,9 @@ pub struct FusionOptions {
     /// Score that context fusion adds if the query names a speaker of the dialogue, and once more if the query names the
     /// speaker of the hit. By default, 0.2.
     pub speaker: Option<f32>,
+    /// Score that context fusion adds if the query names a date on which the hit was said, or that it mentions. By
+    /// default, 0.2.
+    pub date: Option<f32>,
 }
 
 impl FusionOptions {
@@ -211,19 +216,21 @@ impl FusionOptions {
             dense: self.dense.unwrap_or(default.dense),
             bm25: self.bm25.unwrap_or(default.bm25),
             speaker: self.speaker.unwrap_or(default.speaker),
+            date: self.date.unwrap_or(default.date),
         }
     }
 }
 
 impl From<Fusion> for FusionOptions {
     fn from(fusion: Fusion) -> Self {
-        let Fusion { method, k, dense, bm25, speaker } = fusion;
+        let Fusion { method, k, dense, bm25, speaker, date } = fusion;
         FusionOptions {
             method: Some(method),
             k: Some(k),
             dense: Some(dense),
             bm25: Some(bm25),
             speaker: Some(speaker),
+            date: Some(date),
         }
     }
 }

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::{
     Fusion, FusionMethod, FusionOptions, Mode, SearchRequest, Searcher,
     context::{ContextScore, ContextScorer},
-    find::{Lists, lists},
+    find::Lists,
     fuse::{CandidateScores, FusedCandidate, fuse},
     query::{Query, QueryVectors, kind_of},
 };
@@ -207,7 +207,7 @@ impl Searcher {
     ) -> Result<Judge<'a>> {
         let query = self.query(view, request, Mode::Hybrid, &QueryVectors::new())?;
         let candidates = request.candidates.max(DEPTH);
-        let lists = lists(view, request, &query, candidates, &mut Default::default())?;
+        let lists = self.lists(view, request, &query, candidates, &mut Default::default())?;
         for of in [&lists.dense, &lists.bm25] {
             view.prefetch(query.kind, of, Prefetch::Records)?;
             view.prefetch(query.kind, of, Prefetch::Vectors)?;

@@ -205,6 +205,12 @@ pub(crate) struct RankingArgs {
     /// It is added once more if the query names the speaker of the hit.
     #[arg(long, value_name = "SCORE")]
     pub(crate) speaker_weight: Option<f32>,
+    /// With --fusion context: score that is added if the query names a date [default: 0.2]
+    ///
+    /// It is added to turns that were said on this date, and to turns that mention it. "Last Tuesday", said on Monday,
+    /// 8 May 2023, mentions 2 May 2023.
+    #[arg(long, value_name = "SCORE")]
+    pub(crate) date_weight: Option<f32>,
     /// With --mode hybrid: number of hits to take from each of the two lists, dense and BM25
     ///
     /// More hits are taken if they are needed, for example for a large -k.
@@ -284,6 +290,7 @@ impl RankingArgs {
             dense: self.dense_weight,
             bm25: self.bm25_weight,
             speaker: self.speaker_weight,
+            date: self.date_weight,
         };
         Some(options).filter(|options| *options != FusionOptions::default())
     }

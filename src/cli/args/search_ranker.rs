@@ -80,6 +80,7 @@ impl fmt::Display for SearchRanker {
             dense_weight,
             bm25_weight,
             speaker_weight,
+            date_weight,
             candidates,
             rerank,
             rerank_top,
@@ -91,6 +92,7 @@ impl fmt::Display for SearchRanker {
         option(f, "dense-weight", *dense_weight)?;
         option(f, "bm25-weight", *bm25_weight)?;
         option(f, "speaker-weight", *speaker_weight)?;
+        option(f, "date-weight", *date_weight)?;
         let default = SearchRequest::default();
         option(f, "candidates", Some(candidates).filter(|n| **n != default.candidates))?;
         option(f, "rerank", rerank.as_ref().map(name))?;
@@ -131,7 +133,7 @@ mod tests {
         let shown = |spec: &str| SearchRanker::parse(spec).unwrap().unwrap().to_string();
         assert_eq!(shown("search"), "search");
         assert_eq!(shown("search  --candidates 100 --mode dense"), "search --mode dense");
-        let all = "search --mode hybrid --fusion rrf --rrf-k 20 --dense-weight 0.5 --bm25-weight 1 --speaker-weight 0.1 \
+        let all = "search --mode hybrid --fusion rrf --rrf-k 20 --dense-weight 0.5 --bm25-weight 1 --speaker-weight 0.1 --date-weight 0.3 \
                    --candidates 50 --rerank maxsim --rerank-top 7 --rerank-weight 0.25";
         assert_eq!(shown(all), all);
         assert!(SearchRanker::parse("bm25").unwrap().is_none());

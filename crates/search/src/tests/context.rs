@@ -17,12 +17,7 @@ fn context_changes_the_result_and_is_reported() {
     };
     // A query of one word says little, so the turn before it counts more than the query.
     let [second, first, query] = weights(&response)[..] else { panic!() };
-    assert!(
-        second < first
-            && first < query
-            && query < first + second
-            && (first + second + query - 1.0).abs() < 1e-6
-    );
+    assert!(second < query && query < first && (first + second + query - 1.0).abs() < 1e-6);
     let weighted = FusionOptions { method: Some(FusionMethod::Weighted), ..FusionOptions::default() };
     let weighted = searcher.search(&SearchRequest { fusion: Some(weighted), ..said.clone() }).unwrap();
     assert!((weights(&weighted)[2] - 4.0 / 7.0).abs() < 1e-6);
@@ -178,6 +173,64 @@ fn a_turn_is_found_after_turns_like_those_before_the_query() {
     }
     // The turn that follows must match the filter, too.
     assert_eq!(search("card refund", Some("speaker=Ann")).turn.speaker, "Ann");
+}
+
+/// Creates an index of many turns of Bo about parcels, and one turn of Ann of a different day.
+fn crowd() -> (tempfile::TempDir, Searcher) {
+    let said =
+        |n: u32| json!({"speaker": "Bo", "text": format!("parcel late room{n}"), "time": "2023-05-09"});
+    let mut turns: Vec<_> = (0..40).map(said).collect();
+    turns.push(json!({"speaker": "Ann", "text": "parcel late hotel", "time": "2023-05-08T09:00:00Z"}));
+    conversation(&json!(turns))
+}
+
+#[test]
+fn a_named_speaker_and_a_named_day_are_found_among_many_turns() {
+    let (_dir, searcher) = crowd();
+    let search = |query: &str, filter: Option<&str>| {
+        let request = SearchRequest {
+            query: query.to_owned(),
+            mode: Some(Mode::Hybrid),
+            candidates: 3,
+            k: 3,
+            filter: filter.map(|filter| filter.parse().unwrap()),
+            explain: true,
+            ..SearchRequest::default()
+        };
+        searcher.search(&request).unwrap().hits
+    };
+    let first = |query| search(query, None).remove(0);
+    assert!(search("parcel late", None).iter().all(|hit| hit.id != "talk#41"));
+    assert_eq!(first("late parcel from Ann").id, "talk#41");
+    for query in ["late parcel on 8 May 2023", "late parcel of May 8"] {
+        let hit = first(query);
+        assert_eq!(hit.id, "talk#41", "{query}");
+        assert_eq!(hit.explanation.unwrap().fusion.unwrap().from_date, Some(0.2));
+    }
+    // The filter of the request applies to these candidates, too.
+    assert!(search("late parcel from Ann", Some("speaker=Bo")).iter().all(|hit| hit.turn.speaker == "Bo"));
+    assert!(search("late parcel on 8 May 2023", Some("time>2023-05-09")).is_empty());
+}
+
+#[test]
+fn a_turn_that_mentions_a_named_date_gets_its_score() {
+    let (_dir, searcher) = conversation(&json!([
+        {"speaker": "Ann", "text": "hotel room last tuesday", "time": "2023-05-08T23:30:00Z"},
+        {"speaker": "Bo", "text": "hotel room last tuesday"},
+        {"speaker": "Bo", "text": "hotel room on tuesday", "time": "2023-05-20"},
+    ]));
+    let dates = |query: &str| -> Vec<bool> {
+        let request = SearchRequest { query: query.to_owned(), explain: true, ..SearchRequest::default() };
+        let mut hits = searcher.search(&request).unwrap().hits;
+        hits.sort_by(|a, b| a.id.cmp(&b.id));
+        hits.into_iter().map(|hit| hit.explanation.unwrap().context.unwrap().date).collect()
+    };
+    assert_eq!(dates("which hotel on 2 May 2023"), [true, false, false]);
+    assert_eq!(dates("which hotel on 8 May"), [true, false, false]);
+    assert_eq!(dates("which hotel on 16 May"), [false, false, true]);
+    assert_eq!(dates("which hotel in May"), [true, false, true]);
+    assert_eq!(dates("which hotel in May 2022"), [false, false, false]);
+    assert_eq!(dates("which hotel may it be"), [false, false, false]);
 }
 
 proptest! {

@@ -26,7 +26,9 @@ function why(hit) {
     if (context.cosine !== null) rows.push(row("meaning in context", `cosine ${number(context.cosine)}`, "with the neighboring turns"));
     if (context.bm25 > 0) rows.push(row("keywords in context", number(context.bm25), (context.terms || []).map((term) => `${term.term} (${term.turn === hit.turn.number ? "here" : `turn ${term.turn}`})`).join(", ")));
     if (context.participant) rows.push(row("speaker", number(fusion.from_speaker), `the query names ${context.speaker ? hit.turn.speaker : "a speaker of this dialogue"}`));
-    const parts = [[fusion.from_dense, `from meaning (× ${fusion.dense})`], [fusion.from_bm25, `from keywords (${fusion.bm25} × s/(s + 10))`], [fusion.from_speaker, "from the speaker"]];
+    if (context.date) rows.push(row("date", number(fusion.from_date), "the query names a date of this turn"));
+    if (context.earlier) rows.push(row("conversation before", number(fusion.from_earlier), `cosine ${number(context.earlier.cosine)}, keywords ${number(context.earlier.bm25)}`));
+    const parts = [[fusion.from_dense, `from meaning (× ${fusion.dense})`], [fusion.from_bm25, `from keywords (${fusion.bm25} × s/(s + 10))`], [fusion.from_speaker, "from the speaker"], [fusion.from_date, "from the date"], [fusion.from_earlier, "from the conversation before"]];
     const given = parts.filter(([part]) => part !== null && part !== undefined).map(([part, from]) => `${number(part)} ${from}`);
     rows.push(row("combined", number(fusion.score), given.join(" + ")));
   } else if (fusion?.method === "weighted") rows.push(row("combined", number(fusion.score), `${number(fusion.from_dense)} from meaning (× ${fusion.dense}) + ${number(fusion.from_bm25)} from keywords (${fusion.bm25} × s/(s + 10))`));

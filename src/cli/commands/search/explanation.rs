@@ -2,8 +2,8 @@
 
 use crate::cli::{commands::vectors::shortened, prelude::*};
 use turnwise_search::{
-    BM25_HALF_SCORE, ContextExplanation, EffectiveQuery, Explanation, FusionExplanation, FusionMethod, Hit,
-    RankedScore, Response, Timings,
+    BM25_HALF_SCORE, ContextExplanation, EARLIER_HALF_SCORE, EarlierScore, EffectiveQuery, Explanation,
+    FusionExplanation, FusionMethod, Hit, RankedScore, Response, Timings,
 };
 
 /// Maximum number of BM25 terms to print.
@@ -100,6 +100,12 @@ fn in_context(
     } else if context.participant {
         line(1, "speaker: the query names a speaker of this dialogue".to_owned())?;
     }
+    if context.date {
+        line(1, "date: the query names a date of this turn".to_owned())?;
+    }
+    if let Some(EarlierScore { cosine, bm25, .. }) = context.earlier {
+        line(1, format!("conversation before: cosine {cosine:.4}, BM25 score {bm25:.4}"))?;
+    }
     Ok(())
 }
 
@@ -120,8 +126,22 @@ fn sum(fused: &FusionExplanation, why: &Explanation) -> String {
         FusionMethod::Weighted => [why.cosine.map(weighted), why.bm25.map(|place| scaled(place.score))],
     };
     let named = |part: Option<String>, name: &str| part.map(|part| format!("{part} {name}"));
-    let speaker = fused.from_speaker.map(|part| part.to_string());
-    let parts = [named(dense, "dense"), named(bm25, "BM25"), named(speaker, "speaker")];
+    let number = |part: Option<f32>| part.map(|part| part.to_string());
+    let earlier = why.context.as_ref().and_then(|context| context.earlier).map(|earlier| {
+        let EarlierScore { weight, cosine, bm25 } = earlier;
+        let words = match bm25 > 0.0 {
+            true => format!(" + {} × {bm25:.4}/({bm25:.4} + {EARLIER_HALF_SCORE})", by.bm25),
+            false => String::new(),
+        };
+        format!("{weight:.2} × ({}{words})", weighted(cosine))
+    });
+    let parts = [
+        named(dense, "dense"),
+        named(bm25, "BM25"),
+        named(number(fused.from_speaker), "speaker"),
+        named(number(fused.from_date), "date"),
+        named(earlier, "conversation before"),
+    ];
     parts.into_iter().flatten().collect::<Vec<_>>().join(" + ")
 }
 
