@@ -130,13 +130,17 @@ impl Parts {
         let rank = |ranked: RankedScore| 1.0 / (fusion.k + ranked.rank as f32);
         let context = candidate.context.unwrap_or_default();
         let (dense, bm25) = match fusion.method {
-            FusionMethod::Context => (context.cosine, Some(scaled(context.bm25)).filter(|part| *part > 0.0)),
+            FusionMethod::Context => {
+                (context.cosine, Some(scaled(context.bm25, CONTEXT_HALF_SCORE)).filter(|part| *part > 0.0))
+            }
             FusionMethod::Rrf => (candidate.dense.map(rank), candidate.bm25.map(rank)),
-            FusionMethod::Weighted => (candidate.cosine, candidate.bm25.map(|ranked| scaled(ranked.score))),
+            FusionMethod::Weighted => {
+                (candidate.cosine, candidate.bm25.map(|ranked| scaled(ranked.score, BM25_HALF_SCORE)))
+            }
         };
         let named = [context.speaker, context.participant].into_iter().filter(|named| *named).count();
         let earlier = |score: EarlierScore| {
-            let words = score.bm25 / (score.bm25 + EARLIER_HALF_SCORE);
+            let words = scaled(score.bm25, EARLIER_HALF_SCORE);
             score.weight * (fusion.dense * score.cosine + fusion.bm25 * words)
         };
         Parts {
@@ -157,19 +161,22 @@ impl Fusion {
     /// Returns the fused score that weighted fusion computes from a cosine and a BM25 score. Pass 0 as the BM25 score
     /// if no words match.
     pub fn weighted(&self, cosine: f32, bm25: f32) -> f32 {
-        self.dense * cosine + self.bm25 * scaled(bm25)
+        self.dense * cosine + self.bm25 * scaled(bm25, BM25_HALF_SCORE)
     }
 }
 
-fn scaled(bm25: f32) -> f32 {
-    bm25 / (bm25 + BM25_HALF_SCORE)
+fn scaled(bm25: f32, half_score: f32) -> f32 {
+    bm25 / (bm25 + half_score)
 }
 
 /// BM25 score that is mapped to 0.5 when the unbounded BM25 scores are scaled to the range from 0 to 1.
 pub const BM25_HALF_SCORE: f32 = 10.0;
 
-/// The same for the words in the turns before the query. It is higher, because several turns have more words.
-pub const EARLIER_HALF_SCORE: f32 = 40.0;
+/// The same for the BM25 score of an utterance with its neighbors, which is higher.
+pub const CONTEXT_HALF_SCORE: f32 = 20.0;
+
+/// The same for the words in the turns before the query. Several turns have more words.
+pub const EARLIER_HALF_SCORE: f32 = 60.0;
 
 /// Explanation of a hit's score: its ranks and scores in each list, and how they were combined.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]

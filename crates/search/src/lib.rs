@@ -47,7 +47,8 @@ use std::{path::Path, sync::Arc};
 pub use context::{ContextTerm, EarlierScore};
 pub use facets::{DEFAULT_FACETS, Facet, FacetValue, Facets};
 pub use fuse::{
-    BM25_HALF_SCORE, ContextExplanation, EARLIER_HALF_SCORE, Explanation, FusionExplanation, RankedScore,
+    BM25_HALF_SCORE, CONTEXT_HALF_SCORE, ContextExplanation, EARLIER_HALF_SCORE, Explanation,
+    FusionExplanation, RankedScore,
 };
 pub use request::{
     Fusion, FusionMethod, FusionOptions, Group, HitKind, Mode, Rerank, RerankMethod, SearchRequest,

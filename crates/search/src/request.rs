@@ -155,7 +155,7 @@ impl Default for Fusion {
 impl Fusion {
     /// Returns the built-in settings of a fusion method.
     pub fn of(method: FusionMethod) -> Self {
-        let bm25 = if method == FusionMethod::Context { 0.75 } else { 0.3 };
+        let bm25 = if method == FusionMethod::Context { 0.5 } else { 0.3 };
         Fusion { method, k: 60.0, dense: 1.0, bm25, speaker: 0.2, date: 0.2 }
     }
 
@@ -176,7 +176,7 @@ impl Fusion {
         }
         Err(Error::input("fusion weights and k must be non-negative numbers, and the weights not both 0")
             .with_hint(
-                "the default weights are 1 for dense, and 0.75 (context) or 0.3 (weighted, rrf) for bm25",
+                "the default weights are 1 for dense, and 0.5 (context) or 0.3 (weighted, rrf) for bm25",
             ))
     }
 }
@@ -191,7 +191,7 @@ pub struct FusionOptions {
     pub k: Option<f32>,
     /// Weight of the dense list. By default, 1.
     pub dense: Option<f32>,
-    /// Weight of the lexical list. By default, 0.75 for context, and 0.3 for weighted and rrf.
+    /// Weight of the lexical list. By default, 0.5 for context, and 0.3 for weighted and rrf.
     pub bm25: Option<f32>,
     /// Score that context fusion adds if the query names a speaker of the dialogue, and once more if the query names the
     /// speaker of the hit. By default, 0.2.

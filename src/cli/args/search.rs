@@ -195,7 +195,7 @@ pub(crate) struct RankingArgs {
     /// Weight of the dense results in hybrid search [default: 1]
     #[arg(long, value_name = "WEIGHT")]
     pub(crate) dense_weight: Option<f32>,
-    /// Weight of the BM25 results in hybrid search [default: 0.75 with --fusion context, else 0.3]
+    /// Weight of the BM25 results in hybrid search [default: 0.5 with --fusion context, else 0.3]
     ///
     /// Use a higher value for queries with names and numbers.
     #[arg(long, value_name = "WEIGHT")]

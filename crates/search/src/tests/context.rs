@@ -299,12 +299,12 @@ proptest! {
             }
             let content = dense.split(' ').count() as f32;
             let earlier = match with_context {
-                true => 0.42 / (content / (content + 3.0)) * (turnwise_core::vectors::cosine(&conversation, &turns) + 0.75 * matched / (matched + 40.0)),
+                true => 0.42 / (content / (content + 3.0)) * (turnwise_core::vectors::cosine(&conversation, &turns) + 0.5 * matched / (matched + 60.0)),
                 false => 0.0,
             };
             let speaker = 0.2 * (f32::from(u8::from(named(&hit.turn))) + f32::from(u8::from(in_dialogue)));
             let expected =
-                turnwise_core::vectors::cosine(&query, &sum) + 0.75 * words / (words + 10.0) + speaker + earlier;
+                turnwise_core::vectors::cosine(&query, &sum) + 0.5 * words / (words + 20.0) + speaker + earlier;
             prop_assert!((expected - hit.score).abs() < 1e-3, "{}: {expected} {:?}", hit.id, hit.explanation);
         }
     }

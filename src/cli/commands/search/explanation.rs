@@ -2,8 +2,8 @@
 
 use crate::cli::{commands::vectors::shortened, prelude::*};
 use turnwise_search::{
-    BM25_HALF_SCORE, ContextExplanation, EARLIER_HALF_SCORE, EarlierScore, EffectiveQuery, Explanation,
-    FusionExplanation, FusionMethod, Hit, RankedScore, Response, Timings,
+    BM25_HALF_SCORE, CONTEXT_HALF_SCORE, ContextExplanation, EARLIER_HALF_SCORE, EarlierScore,
+    EffectiveQuery, Explanation, FusionExplanation, FusionMethod, Hit, RankedScore, Response, Timings,
 };
 
 /// Maximum number of BM25 terms to print.
@@ -115,22 +115,27 @@ fn sum(fused: &FusionExplanation, why: &Explanation) -> String {
         place.map(|place| format!("{weight}/({} + {})", by.k, place.rank))
     };
     let weighted = |cosine: f32| format!("{} × {cosine:.4}", by.dense);
-    let scaled = |score: f32| format!("{} × {score:.4}/({score:.4} + {BM25_HALF_SCORE})", by.bm25);
+    let scaled = |score: f32, half: f32| format!("{} × {score:.4}/({score:.4} + {half})", by.bm25);
     let [dense, bm25] = match by.method {
         FusionMethod::Context => {
             let context = why.context.as_ref();
             let bm25 = context.map(|context| context.bm25).filter(|score| *score > 0.0);
-            [context.and_then(|context| context.cosine).map(weighted), bm25.map(scaled)]
+            [
+                context.and_then(|context| context.cosine).map(weighted),
+                bm25.map(|score| scaled(score, CONTEXT_HALF_SCORE)),
+            ]
         }
         FusionMethod::Rrf => [rank(by.dense, why.dense), rank(by.bm25, why.bm25)],
-        FusionMethod::Weighted => [why.cosine.map(weighted), why.bm25.map(|place| scaled(place.score))],
+        FusionMethod::Weighted => {
+            [why.cosine.map(weighted), why.bm25.map(|place| scaled(place.score, BM25_HALF_SCORE))]
+        }
     };
     let named = |part: Option<String>, name: &str| part.map(|part| format!("{part} {name}"));
     let number = |part: Option<f32>| part.map(|part| part.to_string());
     let earlier = why.context.as_ref().and_then(|context| context.earlier).map(|earlier| {
         let EarlierScore { weight, cosine, bm25 } = earlier;
         let words = match bm25 > 0.0 {
-            true => format!(" + {} × {bm25:.4}/({bm25:.4} + {EARLIER_HALF_SCORE})", by.bm25),
+            true => format!(" + {}", scaled(bm25, EARLIER_HALF_SCORE)),
             false => String::new(),
         };
         format!("{weight:.2} × ({}{words})", weighted(cosine))
