@@ -18,8 +18,8 @@ pub(crate) struct ReadArgs {
     pub(crate) from: Option<String>,
     /// Columns of CSV and TSV files, such as id=session,speaker=from,text=message
     ///
-    /// FIELD is id (of the dialogue), turn (number of the turn), speaker, role, text, time, intent, acts (dialogue
-    /// acts), domain, title, or meta.KEY for other metadata. COLUMN is a column's name, or its number from 1. The
+    /// FIELD is id (of the dialogue), thread (of the dialogue), turn (number of the turn), speaker, role, text, time,
+    /// intent, acts (dialogue acts), domain, title, or meta.KEY for other metadata. COLUMN is a column's name, or its number from 1. The
     /// field `text` is required.
     #[arg(long, value_name = "FIELD=COLUMN,…", value_parser = parse_value::<ColumnMap>)]
     pub(crate) map: Option<ColumnMap>,
@@ -97,6 +97,15 @@ pub(crate) struct IngestArgs {
     /// Language of dialogues that do not declare one (BCP 47: en, zh, pt-BR)
     #[arg(long, value_name = "TAG")]
     pub(crate) language: Option<String>,
+    /// Metadata key whose value is the thread of a dialogue [default: thread]
+    ///
+    /// Dialogues with the same thread belong together, such as all conversations of one customer. KEY is a metadata key of
+    /// the dialogue or of its turns, such as a column of a CSV file that is not mapped to a field. The value is stored as
+    /// the metadata value `thread`. If no dialogue of the first batch has the key, nothing is ingested.
+    ///
+    /// Example: turnwise ingest -i chats calls.csv --thread customer_id
+    #[arg(long, value_name = "KEY", value_parser = clap::builder::NonEmptyStringValueParser::new())]
+    pub(crate) thread: Option<String>,
     #[command(flatten)]
     pub(crate) rejects: RejectArgs,
     /// Only with --engine: model that encodes the dialogues of a new collection [default: all-MiniLM-L6-v2]
