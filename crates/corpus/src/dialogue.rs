@@ -400,6 +400,11 @@ impl Time {
         time.to_zoned(jiff::tz::TimeZone::UTC).ok().map(|zoned| Time(zoned.timestamp()))
     }
 
+    /// Returns the date in UTC, such as `2026-03-02`.
+    pub fn date(&self) -> String {
+        self.0.strftime("%Y-%m-%d").to_string()
+    }
+
     /// Creates a time from a Unix timestamp in seconds. Returns `None` if the timestamp is not finite or out of range.
     pub fn from_unix(seconds: f64) -> Option<Self> {
         let microseconds = seconds.is_finite().then(|| (seconds * 1e6).round() as i64)?;

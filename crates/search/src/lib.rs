@@ -37,6 +37,7 @@ mod scan;
 mod speakers;
 #[cfg(test)]
 mod tests;
+mod threads;
 mod tune;
 
 use std::{path::Path, sync::Arc};

@@ -175,11 +175,7 @@ pub(crate) enum CorpusCommand {
         read: ReadArgs,
     },
     /// Print dialogues of an index
-    Show {
-        /// IDs of dialogues or utterances (DIALOGUE#TURN)
-        #[arg(required = true, value_name = "ID")]
-        ids: Vec<String>,
-    },
+    Show(ShowArgs),
     /// Export the dialogues of an index to a file
     ///
     /// Example: turnwise corpus export -i chats --to csv -o chats.csv.gz
@@ -219,6 +215,18 @@ pub(crate) enum CorpusCommand {
 }
 
 #[derive(Debug, Args)]
+pub(crate) struct ShowArgs {
+    /// IDs of dialogues or utterances (DIALOGUE#TURN)
+    #[arg(required_unless_present = "thread", conflicts_with = "thread", value_name = "ID")]
+    pub(crate) ids: Vec<String>,
+    /// Print all dialogues of a thread, in the order of time
+    ///
+    /// ID is the metadata value `thread` of the dialogues. Dialogues without a time are last, sorted by ID.
+    #[arg(long, value_name = "ID")]
+    pub(crate) thread: Option<String>,
+}
+
+#[derive(Debug, Args)]
 pub(crate) struct WriteArgs {
     /// Output file; `-` is standard output
     ///
@@ -241,7 +249,7 @@ impl CorpusCommand {
     pub(super) fn handles_engine(&self) -> bool {
         match self {
             CorpusCommand::Stats { paths, .. } => paths.is_empty(),
-            CorpusCommand::Show { .. } | CorpusCommand::Export(_) => true,
+            CorpusCommand::Show(_) | CorpusCommand::Export(_) => true,
             _ => false,
         }
     }

@@ -168,7 +168,7 @@ impl Run<'_, '_> {
         match other_keys {
             None => self.has_thread = true,
             Some(keys) => {
-                self.outcome.tally.without_thread += 1;
+                tally.without_thread += 1;
                 let known = &mut self.outcome.other_keys;
                 let free = MAX_KEYS.saturating_sub(known.len());
                 known.extend(keys.into_iter().take(free));
