@@ -252,12 +252,9 @@ fn report_rejects(ingested: &Ingested, options: &IngestOptions, context: &Contex
 fn report_missing_threads(ingested: &Ingested, options: &IngestOptions, context: &Context<'_>) {
     let (Some(key), without @ 1..) = (&options.thread, ingested.tally.without_thread) else { return };
     let keys: Vec<&str> = ingested.other_keys.iter().map(String::as_str).collect();
-    let keys = match keys.is_empty() {
-        true => "they have no metadata".to_owned(),
-        false => format!("their metadata keys: {}", keys.join(", ")),
-    };
+    let keys = if keys.is_empty() { "none".to_owned() } else { keys.join(", ") };
     let lack = counted_with(without, "dialogue", ["lacks", "lack"]);
-    context.printer.warn(format!("{lack} a single value of `{key}`, so --thread did not set a thread; {keys}"));
+    context.printer.warn(format!("{lack} a single value of `{key}`, so --thread did not set a thread (metadata keys there: {keys})"));
 }
 
 /// Options for opening the writer of an ingest.

@@ -254,6 +254,9 @@ impl Run<'_, '_> {
             (Some(near), _) if near != key => format!("did you mean `{near}`?"),
             (Some(_), _) => "its values must be texts or numbers, and the same in all turns of a dialogue".to_owned(),
             (None, false) => format!("the metadata keys are: {}", keys.join(", ")),
+            (None, true) if self.options.read.columns.is_some() => {
+                format!("with --map, only mapped columns are read; add `thread=COLUMN` to --map instead of --thread {key}")
+            }
             (None, true) => "the dialogues have no metadata".to_owned(),
         };
         Err(Error::input(message).with_hint(hint))
