@@ -1,6 +1,11 @@
 //! The data model: dialogues, turns, roles and times. In the canonical format, each line is a [`Dialogue`] as JSON.
 
-use std::{borrow::Cow, cmp::Ordering, collections::{BTreeMap, BTreeSet}, fmt};
+use std::{
+    borrow::Cow,
+    cmp::Ordering,
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -90,7 +90,8 @@ impl HitBuilder<'_> {
     /// Returns the key of the group of a candidate. Returns `None` without grouping. Reads the record of the dialogue if
     /// it is needed and not given.
     fn group(&self, candidate: &FusedCandidate, dialogue: Option<&Dialogue>) -> Result<Option<IdKey>> {
-        let of_thread = |dialogue: &Dialogue| dialogue.thread().map(|name| IdKey::of(&format!("thread {name}")));
+        let of_thread =
+            |dialogue: &Dialogue| dialogue.thread().map(|name| IdKey::of(&format!("thread {name}")));
         let own = candidate.dialogue;
         match self.request.group {
             None => Ok(None),

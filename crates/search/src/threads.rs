@@ -2,19 +2,12 @@
 //! metadata value `thread`.
 
 use super::{SearchRequest, Searcher};
-use turnwise_core::{
-    Error, Result,
-    error::closest_name,
-};
+use turnwise_core::{Error, Result, error::closest_name};
 use turnwise_corpus::{
     Dialogue,
     filter::{FactNames, Filter},
 };
-use turnwise_index::{
-    SearchModes,
-    engine::Bookmark,
-    vectors::Kind,
-};
+use turnwise_index::{SearchModes, engine::Bookmark, vectors::Kind};
 
 /// Number of dialogues that a remote engine is asked for at a time.
 const STEP: usize = 1_000;
@@ -102,4 +95,3 @@ impl Searcher {
         Ok(Some(self.unknown_thread(name, filter)?.message_and_hint()))
     }
 }
-

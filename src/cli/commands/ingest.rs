@@ -254,7 +254,9 @@ fn report_missing_threads(ingested: &Ingested, options: &IngestOptions, context:
     let keys: Vec<&str> = ingested.other_keys.iter().map(String::as_str).collect();
     let keys = if keys.is_empty() { "none".to_owned() } else { keys.join(", ") };
     let lack = counted_with(without, "dialogue", ["lacks", "lack"]);
-    context.printer.warn(format!("{lack} a single value of `{key}`, so --thread did not set a thread (metadata keys there: {keys})"));
+    context.printer.warn(format!(
+        "{lack} a single value of `{key}`, so --thread did not set a thread (metadata keys there: {keys})"
+    ));
 }
 
 /// Options for opening the writer of an ingest.

@@ -351,7 +351,8 @@ mod tests {
             assert!(Filter::of_thread(name).unwrap().matches(&dialogue), "{name}");
             assert!(!Filter::of_thread("8").unwrap().matches(&dialogue), "{name}");
         }
-        let matches = |filter: &str, thread: &str| filter.parse::<Filter>().unwrap().matches(&dialogue(thread.into()));
+        let matches =
+            |filter: &str, thread: &str| filter.parse::<Filter>().unwrap().matches(&dialogue(thread.into()));
         assert!(matches("thread=007", "007") && !matches("thread=007", "7") && matches("thread!=7", "007"));
         assert!(matches("thread=1187654321234567891", "1187654321234567891"));
         assert!(!matches("thread=1187654321234567891", "1187654321234567890"));

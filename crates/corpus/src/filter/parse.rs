@@ -201,7 +201,8 @@ impl Parser {
         // A thread is a name, even if it consists of digits: `thread=007` does not match 7. But the metadata can also
         // contain the number.
         if name == "thread" && comparison == Comparison::Equal {
-            let exact = |n: &f64| n.to_string() == text || text.parse().is_ok_and(|n: i64| n.to_string() == text);
+            let exact =
+                |n: &f64| n.to_string() == text || text.parse().is_ok_and(|n: i64| n.to_string() == text);
             let number = number.filter(exact).map(Value::Number);
             let values = std::iter::once(Value::Text(text)).chain(number);
             let tests = values.map(|value| self.condition(field.clone(), comparison, value)).collect();

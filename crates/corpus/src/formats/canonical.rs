@@ -98,7 +98,8 @@ mod tests {
 
     #[test]
     fn a_thread_becomes_metadata() {
-        let line = |id: &str, fields: &str| format!("{{\"id\":\"{id}\",{fields},\"turns\":[{{\"text\":\"x\"}}]}}\n");
+        let line =
+            |id: &str, fields: &str| format!("{{\"id\":\"{id}\",{fields},\"turns\":[{{\"text\":\"x\"}}]}}\n");
         let text = [
             line("a", "\"thread\":\"maria-jon\""),
             line("b", "\"thread\":1187654321234567891,\"metadata\":{\"n\":1}"),

@@ -145,7 +145,8 @@ const fn in_path(name: &'static str, about: &'static str) -> Parameter {
 
 const INDEX: Parameter = query("index", "Name of the index; required if there are several");
 const DIALOGUE_ID: Parameter = in_path("id", "Id of the dialogue");
-const THREAD_ID: Parameter = in_path("id", "Name of the thread: the metadata value `thread` of its dialogues");
+const THREAD_ID: Parameter =
+    in_path("id", "Name of the thread: the metadata value `thread` of its dialogues");
 const FILTER: Parameter = query("filter", "Filter of the dialogues, such as domain=banking");
 
 /// Converts an async function to a `Handler`.

@@ -16,7 +16,10 @@ use crate::{
     IngestMark, KeyMap, Prepared, PutOutcome,
     ingest::{DialogueSink, IngestControl, IngestOptions, Ingested},
 };
-use turnwise_core::{DialogueId, Error, IdKey, Result, error::{Reject, closest_name}};
+use turnwise_core::{
+    DialogueId, Error, IdKey, Result,
+    error::{Reject, closest_name},
+};
 use turnwise_corpus::{
     Dialogue,
     clean::Cleaned,
@@ -252,10 +255,14 @@ impl Run<'_, '_> {
         let keys: Vec<&str> = self.outcome.other_keys.iter().map(String::as_str).collect();
         let hint = match (closest_name(key, keys.iter().copied()), keys.is_empty()) {
             (Some(near), _) if near != key => format!("did you mean `{near}`?"),
-            (Some(_), _) => "its values must be texts or numbers, and the same in all turns of a dialogue".to_owned(),
+            (Some(_), _) => {
+                "its values must be texts or numbers, and the same in all turns of a dialogue".to_owned()
+            }
             (None, false) => format!("the metadata keys are: {}", keys.join(", ")),
             (None, true) if self.options.read.columns.is_some() => {
-                format!("with --map, only mapped columns are read; add `thread=COLUMN` to --map instead of --thread {key}")
+                format!(
+                    "with --map, only mapped columns are read; add `thread=COLUMN` to --map instead of --thread {key}"
+                )
             }
             (None, true) => "the dialogues have no metadata".to_owned(),
         };

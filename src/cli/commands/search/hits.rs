@@ -68,7 +68,8 @@ fn score(found: &Response, hit: &Hit) -> String {
 
 fn write_hit(found: &Response, n: usize, hit: &Hit, out: &mut dyn Write) -> io::Result<()> {
     let turns = hit.turns.map(|turns| counted(turns as u64, "turn"));
-    let group = if found.group == Some(Group::Thread) && hit.thread.is_some() { "thread" } else { "dialogue" };
+    let group =
+        if found.group == Some(Group::Thread) && hit.thread.is_some() { "thread" } else { "dialogue" };
     let more = hit.more.filter(|more| *more > 0).map(|more| format!("{more} more in this {group}"));
     let date = hit.thread.as_ref().and(hit.time).map(|time| time.date());
     let about = [date, Some(hit.domains.join(", ")), hit.title.clone(), turns, more];
