@@ -80,7 +80,11 @@ pub(super) async fn thread(call: Call) -> Outcome<HttpResponse> {
             return Err(problem.hint(hint.unwrap_or_default()));
         }
         if !with_turns {
-            dialogues.iter_mut().for_each(|dialogue| dialogue.turns.clear());
+            for dialogue in &mut dialogues {
+                // The time can be that of a turn.
+                dialogue.time = dialogue.started();
+                dialogue.turns.clear();
+            }
         }
         Ok(Thread { schema: "turnwise/thread/1", thread: name, dialogues })
     };
