@@ -22,7 +22,9 @@ use turnwise_corpus::filter::Filter;
 
 pub(crate) use bench::{AnnArgs, BenchCommand, EvalArgs, PlaceArgs, RecipeArgs, RunArgs, ThroughputArgs};
 pub(crate) use build::{BuildCommand, LabelArg, SentencesArgs};
-pub(crate) use corpus::{CleanArgs, CorpusCommand, IngestArgs, InputArgs, ReadArgs, RejectArgs, WriteArgs};
+pub(crate) use corpus::{
+    CleanArgs, CorpusCommand, IngestArgs, InputArgs, ReadArgs, RejectArgs, ShowArgs, WriteArgs,
+};
 pub(crate) use encoder::{EncoderArgs, TokenArgs};
 pub(crate) use mining::{ClustersArgs, DuplicatesArgs};
 pub(crate) use model::{FitArgs, FitKind, ModelBenchArgs, ModelCommand, PullArgs};

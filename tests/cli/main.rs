@@ -50,6 +50,7 @@ mod sources;
 mod summary;
 mod support;
 mod surface;
+mod threads;
 #[cfg(feature = "serve")]
 mod tls;
 mod train;

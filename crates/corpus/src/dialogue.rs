@@ -1,6 +1,11 @@
 //! The data model: dialogues, turns, roles and times. In the canonical format, each line is a [`Dialogue`] as JSON.
 
-use std::{borrow::Cow, collections::BTreeMap, fmt};
+use std::{
+    borrow::Cow,
+    cmp::Ordering,
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -140,6 +145,20 @@ impl Turn {
     }
 }
 
+/// Metadata key of the thread of a dialogue.
+pub const THREAD: &str = "thread";
+
+/// Converts a JSON value to the name of a thread. Returns `None` if it is not a number or a text with visible
+/// characters.
+pub(crate) fn thread_name(value: &serde_json::Value) -> Option<Cow<'_, str>> {
+    match value {
+        serde_json::Value::String(text) => Some(text.as_str().into()).filter(|_| !text.trim().is_empty()),
+        serde_json::Value::Number(number) if number.is_f64() => Some(number.as_f64()?.to_string().into()),
+        serde_json::Value::Number(number) => Some(number.to_string().into()),
+        _ => None,
+    }
+}
+
 fn note(metadata: &mut Metadata, key: &str, value: serde_json::Value) {
     let is_empty = match &value {
         serde_json::Value::Null => true,
@@ -187,6 +206,44 @@ impl Dialogue {
     /// Sets a metadata value of the dialogue. Does nothing if the value is null, an empty text or an empty list.
     pub fn note(&mut self, key: &str, value: impl Into<serde_json::Value>) {
         note(&mut self.metadata, key, value.into());
+    }
+
+    /// Returns the thread of the dialogue: the text or number in the metadata value `thread`. Dialogues with the same
+    /// thread belong together, for example the conversations of one customer.
+    pub fn thread(&self) -> Option<Cow<'_, str>> {
+        thread_name(self.metadata.get(THREAD)?)
+    }
+
+    /// Sets the thread to the value of a metadata key of the dialogue, or else to the value that its turns have for this
+    /// key. Returns false, and changes nothing, if there is no such value, if it is neither a text nor a number, or if
+    /// turns have different values.
+    pub fn set_thread_from(&mut self, key: &str) -> bool {
+        let own = self.metadata.get(key).and_then(thread_name);
+        let mut of_turns = self.turns.iter().filter_map(|turn| thread_name(turn.metadata.get(key)?));
+        let found = match own {
+            Some(own) => Some(own),
+            None => of_turns.next().filter(|first| of_turns.all(|other| other == *first)),
+        };
+        let Some(name) = found.map(Cow::into_owned) else { return false };
+        self.note(THREAD, name);
+        true
+    }
+
+    /// Returns the metadata keys of the dialogue and of its turns, sorted, without duplicates.
+    pub fn metadata_keys(&self) -> BTreeSet<&str> {
+        let of_turns = self.turns.iter().flat_map(|turn| turn.metadata.keys());
+        self.metadata.keys().chain(of_turns).map(String::as_str).collect()
+    }
+
+    /// Returns the time of the dialogue, else the time of the first turn that has one.
+    pub fn started(&self) -> Option<Time> {
+        self.time.or_else(|| self.turns.iter().find_map(|turn| turn.time))
+    }
+
+    /// Compares the position of two dialogues in a thread: by time, then by id. Dialogues without a time are last.
+    pub fn compare_in_thread(&self, other: &Dialogue) -> Ordering {
+        let key = |dialogue: &Dialogue| (dialogue.started().is_none(), dialogue.started());
+        key(self).cmp(&key(other)).then_with(|| self.id.cmp(&other.id))
     }
 
     /// Assigns numbers to the turns without a number, and validates the dialogue.
@@ -361,6 +418,11 @@ impl Time {
         time.to_zoned(jiff::tz::TimeZone::UTC).ok().map(|zoned| Time(zoned.timestamp()))
     }
 
+    /// Returns the date in UTC, such as `2026-03-02`.
+    pub fn date(&self) -> String {
+        self.0.strftime("%Y-%m-%d").to_string()
+    }
+
     /// Creates a time from a Unix timestamp in seconds. Returns `None` if the timestamp is not finite or out of range.
     pub fn from_unix(seconds: f64) -> Option<Self> {
         let microseconds = seconds.is_finite().then(|| (seconds * 1e6).round() as i64)?;
@@ -402,6 +464,15 @@ pub fn json_schema() -> serde_json::Value {
     let mut schema = schemars::schema_for!(Dialogue);
     schema.insert("title".into(), "turnwise dialogue".into());
     schema.insert("$id".into(), "turnwise/dialogue/1".into());
+    // Readers also accept the thread as a field of the record. It is stored as metadata.
+    if let Some(properties) = schema.get_mut("properties").and_then(serde_json::Value::as_object_mut) {
+        let about = "Name of the thread: dialogues with the same thread belong together, such as the conversations of \
+                     one customer. It is stored as the metadata value `thread`.";
+        properties.insert(
+            THREAD.to_owned(),
+            serde_json::json!({"type": ["string", "number", "null"], "description": about}),
+        );
+    }
     schema.to_value()
 }
 
@@ -415,6 +486,23 @@ mod tests {
             d.push("a", Role::User, *text);
         }
         d
+    }
+
+    #[test]
+    fn the_thread_can_be_another_metadata_value() {
+        let with = |own: Option<i64>, of_turns: [Option<&str>; 2]| {
+            let mut d = dialogue(&["a", "b"]);
+            d.note("thread", "before");
+            d.note("key", own);
+            d.turns.iter_mut().zip(of_turns).for_each(|(turn, value)| turn.note("key", value));
+            let set = d.set_thread_from("key");
+            (set, d.thread().unwrap().into_owned())
+        };
+        assert_eq!(with(Some(7), [Some("x"), None]), (true, "7".to_owned()));
+        assert_eq!(with(None, [None, Some("x")]), (true, "x".to_owned()));
+        assert_eq!(with(None, [Some("x"), Some("x")]), (true, "x".to_owned()));
+        assert_eq!(with(None, [Some("x"), Some("y")]), (false, "before".to_owned()));
+        assert_eq!(with(None, [None, None]), (false, "before".to_owned()));
     }
 
     #[test]

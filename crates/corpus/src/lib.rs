@@ -40,4 +40,4 @@ pub mod texts;
 pub mod walk;
 pub mod writers;
 
-pub use dialogue::{Dialogue, MAX_TURNS, Metadata, Role, SpokenTurn, Time, Turn, json_schema};
+pub use dialogue::{Dialogue, MAX_TURNS, Metadata, Role, SpokenTurn, THREAD, Time, Turn, json_schema};

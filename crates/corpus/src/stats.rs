@@ -16,6 +16,9 @@ pub struct Statistics {
     pub turns: u64,
     /// Number of distinct speaker names. Empty names are not counted.
     pub speakers: u64,
+    /// Number of distinct threads (see [`Dialogue::thread`]). Absent from the serialized statistics if it is 0.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub threads: u64,
     /// Number of words in the texts of turns, as counted by [`count_words`].
     pub words: u64,
     /// Number of characters in the texts of turns.
@@ -43,6 +46,13 @@ pub struct Statistics {
     /// Hashes of the distinct speaker names.
     #[serde(skip)]
     names: HashSet<IdKey>,
+    /// Hashes of the distinct threads.
+    #[serde(skip)]
+    thread_names: HashSet<IdKey>,
+}
+
+fn is_zero(n: &u64) -> bool {
+    *n == 0
 }
 
 /// Histogram of integers: the number of occurrences of each value.
@@ -108,6 +118,8 @@ impl Statistics {
             self.names.insert(IdKey::of(name));
         }
         self.speakers = self.names.len() as u64;
+        self.thread_names.extend(dialogue.thread().map(|name| IdKey::of(&name)));
+        self.threads = self.thread_names.len() as u64;
         for turn in &dialogue.turns {
             let words = count_words(&turn.text);
             self.words += words;
@@ -148,6 +160,8 @@ impl Statistics {
         }
         self.names.extend(other.names);
         self.speakers = self.names.len() as u64;
+        self.thread_names.extend(other.thread_names);
+        self.threads = self.thread_names.len() as u64;
         self
     }
 }

@@ -15,7 +15,8 @@ use turnwise_store::Snapshot;
 pub const DEFAULT_FACETS: [&str; 5] = ["domain", "intent", "role", "language", "source"];
 
 /// Names of the supported fields. The metadata fields `meta.KEY` are also supported.
-const SUPPORTED: [&str; 8] = ["domain", "intent", "role", "language", "source", "corpus", "speaker", "title"];
+const SUPPORTED: [&str; 9] =
+    ["domain", "intent", "role", "language", "source", "corpus", "thread", "speaker", "title"];
 
 /// Counts of dialogues for each value of the requested fields.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]

@@ -1,7 +1,12 @@
 //! The search algorithm, for one request and for batches. Fetches candidates by dense and by lexical search, and
 //! converts them to hits. Fetches more candidates until there are enough hits.
 
-use std::{cell::Cell, collections::HashSet, ops::Range, time::Instant};
+use std::{
+    cell::{Cell, RefCell},
+    collections::HashSet,
+    ops::Range,
+    time::Instant,
+};
 
 use rayon::prelude::*;
 
@@ -55,11 +60,12 @@ impl Searcher {
         let mut timings = Timings::default();
         let mut query = timed(&mut timings.encode, || self.query(view.as_ref(), request, mode, vectors))?;
         let kind = query.kind;
-        let admitted = timed(&mut timings.filter, || match &request.filter {
-            Some(filter) => view.admit(filter, kind, mode.modes()),
+        let admitted = timed(&mut timings.filter, || match request.combined_filter()? {
+            Some(filter) => view.admit(&filter, kind, mode.modes()),
             None => Ok(None),
         })?;
         let view = view.as_ref();
+        query.warnings.extend(self.thread_warning(request, admitted)?);
         query.warnings.extend(self.engine.notes(kind, mode.modes(), request.mode.is_none()));
         let wanted = request.offset + request.k;
         let reranked = request.rerank.map_or(0, |rerank| rerank.top);
@@ -90,6 +96,7 @@ impl Searcher {
                     mode,
                     fusion,
                     too_low: &too_low,
+                    threads: RefCell::default(),
                 }
                 .build(ranked)
             })?;
@@ -113,6 +120,7 @@ impl Searcher {
             of: if kind == Kind::Utterances { HitKind::Utterances } else { HitKind::Dialogues },
             mode,
             offset: request.offset,
+            group: request.group,
             hits,
             effective,
             fusion: (mode == Mode::Hybrid).then_some(fusion),
@@ -163,7 +171,7 @@ impl Searcher {
         }
         if let Some(earlier) = &query.earlier {
             let found = timed(&mut timings.dense, || earlier.find(view, depth, request.exact))?;
-            lists.following = timed(&mut timings.hits, || found.next_turns(view, request.filter.as_ref()))?;
+            lists.following = timed(&mut timings.hits, || found.next_turns(view, request.combined_filter()?.as_ref()))?;
             lists.earlier = Some(found);
         }
         Ok(lists)

@@ -1,7 +1,11 @@
 //! Conversion of candidates to hits. Reads the records of the candidates in descending order of their scores until
 //! there are enough hits. Records of candidates with equal scores are always read together.
 
-use std::{cell::Cell, collections::HashMap};
+use std::{
+    borrow::Cow,
+    cell::{Cell, RefCell},
+    collections::HashMap,
+};
 
 use super::{
     Explanation, Fusion, Group, Hit, Mode, SearchRequest, context::ContextScorer, earlier::EarlierLists,
@@ -25,6 +29,8 @@ pub(super) struct HitBuilder<'a> {
     pub(super) fusion: Fusion,
     /// Number of candidates dropped because of the minimum score or percentile.
     pub(super) too_low: &'a Cell<usize>,
+    /// For each dialogue, the key of its thread. Contains the dialogues whose thread is known. Used to group by thread.
+    pub(super) threads: RefCell<HashMap<IdKey, IdKey>>,
 }
 
 /// A candidate whose record has been read.
@@ -43,7 +49,7 @@ impl HitBuilder<'_> {
         let wanted = self.request.offset + self.request.k;
         self.fetch_ahead(&ranked, wanted)?;
         let mut shown: Vec<Hit> = Vec::new();
-        // For each dialogue, the index of its hit in `shown`. Used only with grouping.
+        // For each group, the index of its hit in `shown`. Used only with grouping.
         let mut groups: HashMap<IdKey, usize> = HashMap::new();
         let mut ranked = ranked.into_iter().peekable();
         while let Some(first) = ranked.next() {
@@ -53,18 +59,20 @@ impl HitBuilder<'_> {
             }
             if shown.len() >= wanted {
                 // There are enough hits. With grouping, continue only to count the other candidates of each group.
-                ties.iter().for_each(|tie| count(&groups, &mut shown, tie));
                 if self.request.group.is_none() {
                     break;
+                }
+                for tie in &ties {
+                    self.count(&groups, &mut shown, tie)?;
                 }
                 continue;
             }
             for loaded in self.load_sorted(ties)? {
-                let group = self.request.group.map(|Group::Dialogue| loaded.candidate.dialogue);
+                let group = self.group(&loaded.candidate, Some(&loaded.dialogue))?;
                 if let Some(group) = group
                     && groups.contains_key(&group)
                 {
-                    count(&groups, &mut shown, &loaded.candidate);
+                    self.count(&groups, &mut shown, &loaded.candidate)?;
                     continue;
                 }
                 if shown.len() < wanted
@@ -80,9 +88,49 @@ impl HitBuilder<'_> {
         Ok(shown.split_off(self.request.offset.min(shown.len())))
     }
 
+    /// Returns the key of the group of a candidate. Returns `None` without grouping. Reads the record of the dialogue if
+    /// it is needed and not given.
+    fn group(&self, candidate: &FusedCandidate, dialogue: Option<&Dialogue>) -> Result<Option<IdKey>> {
+        let of_thread =
+            |dialogue: &Dialogue| dialogue.thread().map(|name| IdKey::of(&format!("thread {name}")));
+        let own = candidate.dialogue;
+        match self.request.group {
+            None => Ok(None),
+            Some(Group::Dialogue) => Ok(Some(own)),
+            Some(Group::Thread) => {
+                if let Some(known) = self.threads.borrow().get(&own) {
+                    return Ok(Some(*known));
+                }
+                let thread = match dialogue {
+                    Some(dialogue) => of_thread(dialogue),
+                    None => self.view.record(own)?.and_then(|(_, dialogue)| of_thread(&dialogue)),
+                };
+                let group = thread.unwrap_or(own);
+                self.threads.borrow_mut().insert(own, group);
+                Ok(Some(group))
+            }
+        }
+    }
+
+    /// If the group of `candidate` already has a hit, increments the number of other candidates (`more`) of this hit.
+    fn count(
+        &self,
+        groups: &HashMap<IdKey, usize>,
+        shown: &mut [Hit],
+        candidate: &FusedCandidate,
+    ) -> Result<()> {
+        let at = self.group(candidate, None)?.and_then(|group| groups.get(&group));
+        if let Some(more) = at.and_then(|at| shown[*at].more.as_mut()) {
+            *more += 1;
+        }
+        Ok(())
+    }
+
     /// Announces the records of the best candidates to the engine, so that the engine can fetch them together. Includes
     /// `wanted + 1` candidates, because one of them can be the item given by `like`, which is not a hit.
     fn fetch_ahead(&self, ranked: &[FusedCandidate], wanted: usize) -> Result<()> {
+        // The thread of a candidate is in its record.
+        let wanted = if self.request.group == Some(Group::Thread) { ranked.len() } else { wanted };
         let best: Vec<Candidate> =
             ranked.iter().take(wanted + 1).map(FusedCandidate::engine_candidate).collect();
         self.view.prefetch(self.query.kind, &best, Prefetch::Records)?;
@@ -150,6 +198,8 @@ impl HitBuilder<'_> {
             matched: Vec::new(),
             turn: dialogue.turns[at].clone(),
             dialogue: dialogue.id.to_string(),
+            thread: dialogue.thread().map(Cow::into_owned),
+            time: dialogue.started(),
             title: dialogue.title,
             domains: dialogue.domains,
             turns,
@@ -220,12 +270,5 @@ impl HitBuilder<'_> {
                 ContextScorer::new(self.engine, self.view, self.query, self.earlier).terms(candidate, all)?;
         }
         Ok(explanation)
-    }
-}
-
-/// If the group of `candidate` already has a hit, increments the number of other candidates (`more`) of this hit.
-fn count(groups: &HashMap<IdKey, usize>, shown: &mut [Hit], candidate: &FusedCandidate) {
-    if let Some(more) = groups.get(&candidate.dialogue).and_then(|at| shown[*at].more.as_mut()) {
-        *more += 1;
     }
 }

@@ -39,6 +39,7 @@ mod scan;
 mod speakers;
 #[cfg(test)]
 mod tests;
+mod threads;
 mod tokens;
 mod tune;
 

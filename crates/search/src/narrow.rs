@@ -27,13 +27,14 @@ impl Searcher {
         depth: usize,
         lists: &mut Lists,
     ) -> Result<()> {
+        let filter = request.combined_filter()?;
         let this_year = jiff::Timestamp::now().to_zoned(jiff::tz::TimeZone::UTC).year();
         for conditions in [of_speakers(&query.speakers), of_dates(&query.dates, this_year)] {
             if conditions.is_empty() || conditions.len() > MAX_CONDITIONS {
                 continue;
             }
             let named: Filter = conditions.join(" or ").parse()?;
-            let both = match &request.filter {
+            let both = match &filter {
                 Some(filter) => filter.and(&named)?,
                 None => named,
             };

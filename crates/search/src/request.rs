@@ -34,6 +34,8 @@ pub struct SearchRequest {
     pub exact: bool,
     /// Filter for the hits. Only items that match it are returned.
     pub filter: Option<Filter>,
+    /// Name of a thread: the metadata value `thread` of its dialogues. Only hits in these dialogues are returned.
+    pub thread: Option<String>,
     /// Grouping of the hits. At most one hit per group is returned.
     pub group: Option<Group>,
     /// Number of turns to return before and after each hit.
@@ -70,6 +72,7 @@ impl Default for SearchRequest {
             offset: 0,
             exact: false,
             filter: None,
+            thread: None,
             group: None,
             window: 1,
             min_score: None,
@@ -125,6 +128,8 @@ impl HitKind {
 pub enum Group {
     /// One hit per dialogue.
     Dialogue,
+    /// One hit per thread. A dialogue without a thread is a group of its own.
+    Thread,
 }
 
 /// Fusion of the dense list and the lexical list.
@@ -289,6 +294,15 @@ pub enum RerankMethod {
 pub(crate) const MAX_HITS: usize = 100_000;
 
 impl SearchRequest {
+    /// Returns the filter for the hits: `filter` and the condition for `thread`.
+    pub fn combined_filter(&self) -> Result<Option<Filter>> {
+        let thread = self.thread.as_deref().map(Filter::of_thread).transpose()?;
+        match (&self.filter, thread) {
+            (Some(filter), Some(thread)) => filter.and(&thread).map(Some),
+            (filter, thread) => Ok(thread.or_else(|| filter.clone())),
+        }
+    }
+
     /// Returns an error if the request is invalid.
     pub fn check(&self) -> Result<()> {
         let wrong = |message: &str, hint: &str| Err(Error::input(message).with_hint(hint));
@@ -348,6 +362,7 @@ impl SearchRequest {
                 );
             }
         }
+        self.combined_filter()?;
         if self.min_score.is_some_and(|score| !score.is_finite()) {
             return wrong("the minimum score is not a finite number", "remove it");
         }
@@ -386,6 +401,7 @@ mod tests {
             (r#"{"query":"a","decay":2}"#, "from 0 to 1"),
             (r#"{"query":"a","min_percentile":101}"#, "from 0 to 100"),
             (r#"{"query":"a","k":1000000}"#, "at most"),
+            (r#"{"query":"a","thread":" "}"#, "the name of the thread is empty"),
             (r#"{"query":"a","k":50001,"offset":50000}"#, "at most"),
             (r#"{"query":"a","exact":true,"mode":"bm25"}"#, "--exact requires"),
             (r#"{"query":"a","exact":true,"syntax":true}"#, "--exact requires"),

@@ -3,8 +3,8 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::{Explanation, Fusion, HitKind, Mode};
-use turnwise_corpus::Turn;
+use crate::{Explanation, Fusion, Group, HitKind, Mode};
+use turnwise_corpus::{Time, Turn};
 use turnwise_text::Analyzer;
 
 /// Name and version of the response schema. New fields may be added in this version. Existing fields are not removed,
@@ -25,6 +25,9 @@ pub struct Response {
     pub mode: Mode,
     /// Number of hits that were skipped.
     pub offset: usize,
+    /// Grouping of the hits.
+    #[serde(skip)]
+    pub group: Option<Group>,
     /// The hits, best first.
     pub hits: Vec<Hit>,
     /// The query that was actually used. Absent if only the text in `query` was used.
@@ -66,6 +69,12 @@ pub struct Hit {
     pub dialogue: String,
     /// Title of the dialogue.
     pub title: Option<String>,
+    /// Thread of the dialogue, if it has one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub thread: Option<String>,
+    /// Time of the dialogue, or else of its first turn that has one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub time: Option<Time>,
     /// Domains of the dialogue.
     pub domains: Vec<String>,
     /// Number of turns of the dialogue. Present only if the hit is a whole dialogue.

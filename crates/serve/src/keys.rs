@@ -72,7 +72,8 @@ enum Scope {
 
 /// Names of the fields that the filter of a key may use. They are fields of a whole dialogue. A filter on a field of a
 /// turn would hide some turns as hits, but show them as context of other turns.
-const DIALOGUE_FIELDS: [&str; 7] = ["id", "corpus", "source", "title", "language", "domain", "meta.KEY"];
+const DIALOGUE_FIELDS: [&str; 8] =
+    ["id", "corpus", "source", "thread", "title", "language", "domain", "meta.KEY"];
 
 impl Keys {
     /// Returns an empty set of keys. Requests then need no authentication.

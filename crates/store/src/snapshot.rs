@@ -154,6 +154,11 @@ impl Snapshot {
         self.directory.get(key).map(|entry| entry.seq)
     }
 
+    /// Iterates over the sequence numbers and id keys of all dialogues, in no particular order. Reads no records.
+    pub fn live(&self) -> impl Iterator<Item = (Seq, IdKey)> + '_ {
+        self.directory.live().map(|entry| (entry.seq, entry.id))
+    }
+
     /// Returns the log position after the last batch that this snapshot contains.
     pub fn end(&self) -> Position {
         self.state.at

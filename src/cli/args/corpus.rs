@@ -18,8 +18,8 @@ pub(crate) struct ReadArgs {
     pub(crate) from: Option<String>,
     /// Columns of CSV and TSV files, such as id=session,speaker=from,text=message
     ///
-    /// FIELD is id (of the dialogue), turn (number of the turn), speaker, role, text, time, intent, acts (dialogue
-    /// acts), domain, title, or meta.KEY for other metadata. COLUMN is a column's name, or its number from 1. The
+    /// FIELD is id (of the dialogue), thread (of the dialogue), turn (number of the turn), speaker, role, text, time,
+    /// intent, acts (dialogue acts), domain, title, or meta.KEY for other metadata. COLUMN is a column's name, or its number from 1. The
     /// field `text` is required.
     #[arg(long, value_name = "FIELD=COLUMN,…", value_parser = parse_value::<ColumnMap>)]
     pub(crate) map: Option<ColumnMap>,
@@ -97,6 +97,15 @@ pub(crate) struct IngestArgs {
     /// Language of dialogues that do not declare one (BCP 47: en, zh, pt-BR)
     #[arg(long, value_name = "TAG")]
     pub(crate) language: Option<String>,
+    /// Metadata key whose value is the thread of a dialogue [default: thread]
+    ///
+    /// Dialogues with the same thread belong together, such as all conversations of one customer. KEY is a metadata key of
+    /// the dialogue or of its turns, such as a column of a CSV file that is not mapped to a field. The value is stored as
+    /// the metadata value `thread`. If no dialogue of the first batch has the key, nothing is ingested.
+    ///
+    /// Example: turnwise ingest -i chats calls.csv --thread customer_id
+    #[arg(long, value_name = "KEY", value_parser = clap::builder::NonEmptyStringValueParser::new())]
+    pub(crate) thread: Option<String>,
     #[command(flatten)]
     pub(crate) rejects: RejectArgs,
     /// Only with --engine: model that encodes the dialogues of a new collection [default: all-MiniLM-L6-v2]
@@ -166,11 +175,7 @@ pub(crate) enum CorpusCommand {
         read: ReadArgs,
     },
     /// Print dialogues of an index
-    Show {
-        /// IDs of dialogues or utterances (DIALOGUE#TURN)
-        #[arg(required = true, value_name = "ID")]
-        ids: Vec<String>,
-    },
+    Show(ShowArgs),
     /// Export the dialogues of an index to a file
     ///
     /// Example: turnwise corpus export -i chats --to csv -o chats.csv.gz
@@ -210,6 +215,18 @@ pub(crate) enum CorpusCommand {
 }
 
 #[derive(Debug, Args)]
+pub(crate) struct ShowArgs {
+    /// IDs of dialogues or utterances (DIALOGUE#TURN)
+    #[arg(required_unless_present = "thread", conflicts_with = "thread", value_name = "ID")]
+    pub(crate) ids: Vec<String>,
+    /// Print all dialogues of a thread, in the order of time
+    ///
+    /// ID is the metadata value `thread` of the dialogues. Dialogues without a time are last, sorted by ID.
+    #[arg(long, value_name = "ID")]
+    pub(crate) thread: Option<String>,
+}
+
+#[derive(Debug, Args)]
 pub(crate) struct WriteArgs {
     /// Output file; `-` is standard output
     ///
@@ -232,7 +249,7 @@ impl CorpusCommand {
     pub(super) fn handles_engine(&self) -> bool {
         match self {
             CorpusCommand::Stats { paths, .. } => paths.is_empty(),
-            CorpusCommand::Show { .. } | CorpusCommand::Export(_) => true,
+            CorpusCommand::Show(_) | CorpusCommand::Export(_) => true,
             _ => false,
         }
     }

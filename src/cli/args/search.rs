@@ -142,9 +142,16 @@ pub(crate) struct QueryArgs {
     /// For the syntax of filters, see the end of `turnwise search --help`.
     #[arg(long, value_name = "EXPRESSION", value_parser = parse_value::<Filter>)]
     pub(crate) filter: Option<Filter>,
-    /// Group the hits: show only the best hit of each dialogue [default: no grouping]
+    /// Only hits in the dialogues of a thread, such as all conversations of one customer
     ///
-    /// The hit also shows how many other turns of the dialogue are among the candidates (--candidates).
+    /// ID is the metadata value `thread` of the dialogues. With --filter, hits must match both. `turnwise corpus show --thread ID`
+    /// prints the dialogues.
+    #[arg(long, value_name = "ID")]
+    pub(crate) thread: Option<String>,
+    /// Group the hits: show only the best hit of each dialogue or of each thread [default: no grouping]
+    ///
+    /// The hit also shows how many other turns of the group are among the candidates (--candidates). A dialogue without a
+    /// thread counts as a thread of its own.
     #[arg(long, value_enum, value_name = "UNIT")]
     pub(crate) group: Option<Group>,
     /// Number of turns to show before and after each utterance found
@@ -245,6 +252,7 @@ const SYNTAX: &str = "\
 Filters (--filter), such as 'role=user and (turns>=6 or meta.channel=phone)':
   id                     ID of the dialogue
   corpus, source         name of the corpus (`ingest --source`)
+  thread                 thread of the dialogue, the same as meta.thread
   title, language, domain
                          of the dialogue
   intent                 of the turn or of its dialogue: one of them must match
@@ -305,6 +313,7 @@ impl QueryArgs {
             offset: self.offset,
             exact: self.exact,
             filter: self.filter.clone(),
+            thread: self.thread.clone(),
             group: self.group,
             window: self.window,
             min_score: self.min_score,

@@ -46,6 +46,7 @@ pub(super) fn run(args: IngestArgs, context: &Context<'_>) -> Result<()> {
         id_prefix: args.id_prefix,
         source: args.source,
         language: args.language,
+        thread: args.thread.map(|key| key.strip_prefix("meta.").map_or(key.clone(), str::to_owned)),
         rejects: args.rejects.file,
         max_errors: args.rejects.max_errors.unwrap_or(context.settings.max_errors),
         batch: context.settings.batch,
@@ -104,6 +105,7 @@ pub(super) fn fill(
     let ingested = outcome?;
     closed?;
     report_rejects(&ingested, options, context);
+    report_missing_threads(&ingested, options, context);
     let derived = location.folder().map_or(Ok(Ok(Derived::default())), derive)?;
     let totals = totals.transpose()?.unwrap_or_default();
     let summary = Summary::new(location.place(), files, &ingested, totals, seconds);
@@ -244,6 +246,17 @@ fn report_rejects(ingested: &Ingested, options: &IngestOptions, context: &Contex
         file.as_deref(),
         context.printer,
     );
+}
+
+/// Warns if dialogues lack the metadata key of the thread.
+fn report_missing_threads(ingested: &Ingested, options: &IngestOptions, context: &Context<'_>) {
+    let (Some(key), without @ 1..) = (&options.thread, ingested.tally.without_thread) else { return };
+    let keys: Vec<&str> = ingested.other_keys.iter().map(String::as_str).collect();
+    let keys = if keys.is_empty() { "none".to_owned() } else { keys.join(", ") };
+    let lack = counted_with(without, "dialogue", ["lacks", "lack"]);
+    context.printer.warn(format!(
+        "{lack} a single value of `{key}`, so --thread did not set a thread (metadata keys there: {keys})"
+    ));
 }
 
 /// Options for opening the writer of an ingest.

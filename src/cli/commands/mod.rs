@@ -94,7 +94,7 @@ fn corpus(command: CorpusCommand, context: &Context<'_>) -> Result<()> {
     match command {
         CorpusCommand::Stats { paths, .. } if paths.is_empty() => stats::of_index(context),
         CorpusCommand::Stats { paths, read } => stats::of_files(&paths, &read, context),
-        CorpusCommand::Show { ids } => show::run(&ids, context),
+        CorpusCommand::Show(args) => show::run(&args, context),
         CorpusCommand::Export(write) => convert::export(&write, context),
         CorpusCommand::Convert { input, clean, write } => {
             convert::run(&input, &cleaning(&clean), &write, context)

@@ -1,10 +1,40 @@
 //! `turnwise corpus show`: prints dialogues.
 
-use crate::cli::{commands::search::speaker, prelude::*};
+use crate::cli::{args::ShowArgs, commands::search::speaker, prelude::*};
 use turnwise_core::ids::TurnNo;
 use turnwise_corpus::{Dialogue, Turn};
 
-pub(super) fn run(ids: &[String], context: &Context<'_>) -> Result<()> {
+pub(super) fn run(args: &ShowArgs, context: &Context<'_>) -> Result<()> {
+    match &args.thread {
+        Some(thread) => of_thread(thread, context),
+        None => by_ids(&args.ids, context),
+    }
+}
+
+/// Prints the dialogues of a thread.
+fn of_thread(thread: &str, context: &Context<'_>) -> Result<()> {
+    let searcher = context.searcher()?;
+    let dialogues = searcher.thread(thread, None)?;
+    if dialogues.is_empty() {
+        return Err(searcher.unknown_thread(thread, None)?);
+    }
+    context.printer.results(&dialogues, |out| {
+        let turns = dialogues.iter().map(|dialogue| dialogue.turns.len() as u64).sum();
+        let counts = [counted(dialogues.len() as u64, "dialogue"), counted(turns, "turn")];
+        writeln!(out, "{BOLD}{thread}{BOLD:#}  {DIM}{}{DIM:#}", counts.join(", "))?;
+        dialogues.iter().try_for_each(|dialogue| {
+            writeln!(out)?;
+            let title = dialogue.title.clone();
+            let turns = counted(dialogue.turns.len() as u64, "turn");
+            let time = dialogue.started().map_or_else(|| "no time".to_owned(), |time| time.to_string());
+            let about: Vec<String> = [Some(time), title, Some(turns)].into_iter().flatten().collect();
+            writeln!(out, "{BOLD}{NAME}{}{NAME:#}{BOLD:#}  {DIM}{}{DIM:#}", dialogue.id, about.join(" · "))?;
+            write_turns(out, dialogue, None)
+        })
+    })
+}
+
+fn by_ids(ids: &[String], context: &Context<'_>) -> Result<()> {
     let found: Vec<(Dialogue, Option<TurnNo>)> = match context.settings.engine {
         Some(_) => {
             let searcher = context.searcher()?;
@@ -47,6 +77,10 @@ fn write(out: &mut dyn Write, d: &Dialogue, marked: Option<TurnNo>) -> io::Resul
     if !facts.is_empty() {
         writeln!(out, "{}", facts.join("  "))?;
     }
+    write_turns(out, d, marked)
+}
+
+fn write_turns(out: &mut dyn Write, d: &Dialogue, marked: Option<TurnNo>) -> io::Result<()> {
     for turn in &d.turns {
         let mark = if marked == Some(turn.number) { ">" } else { " " };
         let Turn { number, text, .. } = turn;

@@ -95,9 +95,10 @@ pub(super) fn of_files(paths: &[PathBuf], read: &ReadArgs, context: &Context<'_>
 }
 
 fn write(s: &Statistics, out: &mut dyn Write) -> io::Result<()> {
-    for (n, what) in
-        [(s.dialogues, "dialogues"), (s.turns, "turns"), (s.speakers, "speakers"), (s.words, "words")]
-    {
+    let (dialogues, threads) = ((s.dialogues, "dialogues"), (s.threads, "threads"));
+    let rest = [(s.turns, "turns"), (s.speakers, "speakers"), (s.words, "words")];
+    let threads = Some(threads).filter(|(n, _)| *n > 0);
+    for (n, what) in std::iter::once(dialogues).chain(threads).chain(rest) {
         writeln!(out, "  {:>12}  {what}", grouped(n))?;
     }
     spread(out, "turns per dialogue", &s.turns_per_dialogue)?;

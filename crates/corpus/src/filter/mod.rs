@@ -15,12 +15,12 @@ use std::{borrow::Cow, cmp::Ordering};
 pub use pushdown::{Comparison, Condition, FactNames, Facts, MAX_FACT_BYTES, Tree, TypedValue, visit_values};
 
 use crate::{Dialogue, Role, Time, Turn};
-use turnwise_core::error::Result;
+use turnwise_core::error::{Error, Result};
 
-/// Names of the fields that can be used in filters. `corpus` is an alias of `source`.
-pub const FIELDS: [&str; 15] = [
-    "id", "corpus", "source", "title", "language", "domain", "intent", "role", "speaker", "text", "time",
-    "turns", "turn", "length", "meta.KEY",
+/// Names of the fields that can be used in filters. `corpus` is an alias of `source`, and `thread` of `meta.thread`.
+pub const FIELDS: [&str; 16] = [
+    "id", "corpus", "source", "thread", "title", "language", "domain", "intent", "role", "speaker", "text",
+    "time", "turns", "turn", "length", "meta.KEY",
 ];
 
 /// Parsed filter.
@@ -111,6 +111,15 @@ impl Filter {
     /// or is nested too deeply.
     pub fn and(&self, other: &Filter) -> Result<Filter> {
         format!("({}) and ({})", self.text, other.text).parse()
+    }
+
+    /// Returns the filter for the dialogues of a thread. Returns an error if the name of the thread is empty.
+    pub fn of_thread(thread: &str) -> Result<Filter> {
+        if thread.trim().is_empty() {
+            return Err(Error::input("the name of the thread is empty")
+                .with_hint("give the value of the metadata field `thread` of its dialogues"));
+        }
+        format!("thread=\"{}\"", thread.replace('\\', "\\\\").replace('"', "\\\"")).parse()
     }
 
     /// Returns the name of the first field of the filter that is not in `fields`. For any metadata field, the name is
@@ -317,6 +326,42 @@ mod tests {
         ] {
             assert!(!no.parse::<Filter>().is_ok_and(|_| matches(no)), "{no}");
         }
+    }
+
+    #[test]
+    fn a_thread_is_metadata_and_may_be_a_text_or_a_number() {
+        let dialogue = |thread: serde_json::Value| {
+            let mut dialogue = Dialogue::new(turnwise_core::ids::DialogueId::new("d").unwrap());
+            dialogue.note("thread", thread);
+            dialogue
+        };
+        let odd = "Anna \"B\" \\ O'Neil\n(北京) and x=1";
+        for (thread, name) in [
+            (odd.into(), odd),
+            (7.into(), "7"),
+            ("7".into(), "7"),
+            ("007".into(), "007"),
+            ("1187654321234567891".into(), "1187654321234567891"),
+            (2.5.into(), "2.5"),
+            (5.0.into(), "5"),
+            (1187654321234567891u64.into(), "1187654321234567891"),
+        ] {
+            let dialogue = dialogue(thread);
+            assert_eq!(dialogue.thread().as_deref(), Some(name));
+            assert!(Filter::of_thread(name).unwrap().matches(&dialogue), "{name}");
+            assert!(!Filter::of_thread("8").unwrap().matches(&dialogue), "{name}");
+        }
+        let matches =
+            |filter: &str, thread: &str| filter.parse::<Filter>().unwrap().matches(&dialogue(thread.into()));
+        assert!(matches("thread=007", "007") && !matches("thread=007", "7") && matches("thread!=7", "007"));
+        assert!(matches("thread=1187654321234567891", "1187654321234567891"));
+        assert!(!matches("thread=1187654321234567891", "1187654321234567890"));
+        assert!(matches("thread~ANN", "anna-bob") && matches("meta.thread=anna-bob", "anna-bob"));
+        // Slack exports have a boolean value with this name. It does not name a thread.
+        assert_eq!(dialogue(true.into()).thread(), None);
+        assert_eq!(dialogue(" ".into()).thread(), None);
+        assert!(Filter::of_thread(" ").is_err());
+        assert_eq!("thread=a".parse::<Filter>().unwrap().first_field_not_in(&["meta.KEY"]), None);
     }
 
     #[test]

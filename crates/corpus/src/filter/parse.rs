@@ -198,6 +198,17 @@ impl Parser {
             return Err(wrong(format!("the value is missing after `{name}` at the end of the filter")));
         };
         let number = text.parse().ok().filter(|n: &f64| n.is_finite());
+        // A thread is a name, even if it consists of digits: `thread=007` does not match 7. But the metadata can also
+        // contain the number.
+        if name == "thread" && comparison == Comparison::Equal {
+            let exact =
+                |n: &f64| n.to_string() == text || text.parse().is_ok_and(|n: i64| n.to_string() == text);
+            let number = number.filter(exact).map(Value::Number);
+            let values = std::iter::once(Value::Text(text)).chain(number);
+            let tests = values.map(|value| self.condition(field.clone(), comparison, value)).collect();
+            let test = one_or(tests, Node::Or);
+            return Ok(if operator == "!=" { Node::Not(Box::new(test)) } else { test });
+        }
         let value = match &field {
             Field::Turns | Field::Turn | Field::Length => Value::Number(
                 number.ok_or_else(|| wrong(format!("`{name}` needs a number, but `{text}` is not one")))?,
@@ -213,9 +224,13 @@ impl Parser {
         {
             return Err(wrong(format!("`~` works on text fields only, but `{name}` is not one")));
         }
-        self.tests.push(Test { field, comparison, value });
-        let test = Node::Test(self.tests.len() - 1);
+        let test = self.condition(field, comparison, value);
         Ok(if operator == "!=" { Node::Not(Box::new(test)) } else { test })
+    }
+
+    fn condition(&mut self, field: Field, comparison: Comparison, value: Value) -> Node {
+        self.tests.push(Test { field, comparison, value });
+        Node::Test(self.tests.len() - 1)
     }
 }
 
@@ -230,6 +245,9 @@ pub(super) fn field(name: &str) -> Result<Field> {
     let canonical = if name == "corpus" { "source" } else { name };
     if let Some((_, field)) = NAMED_FIELDS.iter().find(|(known, _)| *known == canonical) {
         return Ok(field.clone());
+    }
+    if name == "thread" {
+        return Ok(Field::Meta(name.to_owned()));
     }
     match name.strip_prefix("meta.").filter(|key| !key.is_empty()) {
         Some(key) => Ok(Field::Meta(key.to_owned())),

@@ -326,7 +326,7 @@ mod tests {
         let mut dialogue: Dialogue = serde_json::from_value(json!({
             "id": pick(0, &["a", "b"]), "source": pick(1, &["", "s"]), "domains": [pick(2, &["x", "y"]), "z"],
             "intents": [pick(3, &["ask", "tell"])],
-            "metadata": {"n": seed % 5, "k": [pick(4, &["p", "q"]), true], "k\u{1}t": "p",
+            "metadata": {"n": seed % 5, "thread": seed % 3, "k": [pick(4, &["p", "q"]), true], "k\u{1}t": "p",
                          "long": "x".repeat(MAX_FACT_BYTES + 1)},
             "turns": [
                 {"role": pick(5, &["user", "agent"]), "speaker": pick(6, &["Ann", "Bo"]), "text": pick(7, &["hi", "card"])},
@@ -363,6 +363,8 @@ mod tests {
             "meta.n=2",
             "meta.n>1",
             "meta.k=p",
+            "thread=1",
+            "thread!=\"2\"",
             "meta.k=true",
             "meta.none=1",
             "meta.long~y",

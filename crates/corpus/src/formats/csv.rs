@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, str::FromStr};
 
-use crate::formats::prelude::*;
+use crate::{THREAD, formats::prelude::*};
 use turnwise_core::error::closest_name;
 
 pub(super) static FORMAT: Format = Format {
@@ -95,6 +95,9 @@ impl TurnRows for Turns {
         if dialogue.title.is_none() {
             dialogue.title = Some(cell(Field::Title)?).filter(|title| !title.is_empty()).map(str::to_owned);
         }
+        if dialogue.thread().is_none() {
+            dialogue.note(THREAD, cell(Field::Thread)?);
+        }
         dialogue.source.clone_from(&self.stem);
         Ok(number)
     }
@@ -141,11 +144,12 @@ enum Field {
     Acts,
     Domain,
     Title,
+    Thread,
 }
 
 /// For each [`Field`], its name in `--map` and its common column names, separated by spaces. The most likely column
 /// name comes first. Column names are in lower case and without punctuation.
-const FIELDS: [(&str, &str); 10] = [
+const FIELDS: [(&str, &str); 11] = [
     (
         "id",
         "dialogueid dialogid conversationid convid sessionid threadid chatid callid ticketid caseid conversation \
@@ -160,6 +164,7 @@ const FIELDS: [(&str, &str); 10] = [
     ("acts", "acts dialogueacts dialogacts dialogueact dialogact"),
     ("domain", "domain domains topic"),
     ("title", "title subject"),
+    ("thread", "thread"),
 ];
 
 /// Mapping from fields to columns of a CSV or TSV file, for example `id=session,text=message`.
@@ -301,6 +306,10 @@ impl Columns {
         let mut columns = Columns::new(dialect, header.len(), |_, names| {
             names.split(' ').find_map(|name| cells.iter().position(|cell| cell == name))
         })?;
+        // In a table without another column of ids, the column `thread` contains the ids of the dialogues.
+        if columns.of(Field::Thread) == columns.of(Field::Id) {
+            columns.fields[Field::Thread as usize] = None;
+        }
         for (at, name) in header.iter().enumerate() {
             if !columns.fields.contains(&Some(at)) && !name.trim().is_empty() {
                 columns.metadata.push((name.trim().to_owned(), at));
@@ -404,6 +413,21 @@ mod tests {
             Problem::Record(r) | Problem::File(r) => r.to_string(),
         };
         Ok(FORMAT.read(input, &options)?.map(|item| item.map_err(show)).collect())
+    }
+
+    #[test]
+    fn a_column_can_be_the_thread_of_the_dialogue() {
+        let text = "session,Thread,text\n1,maria,hello\n1,,bye\n2,,x\n3,0042,y\n";
+        let got = read_text(&FORMAT, "a.csv", text);
+        let threads: Vec<_> = got.iter().map(|d| d.thread().unwrap_or_default().into_owned()).collect();
+        assert_eq!(threads, ["maria", "", "0042"]);
+        assert!(got.iter().all(|d| d.turns.iter().all(|turn| turn.metadata.is_empty())));
+        // The only column of ids contains the ids of the dialogues.
+        let got = read_text(&FORMAT, "a.csv", "thread,text\nmaria,hello\nmaria,bye\n");
+        assert_eq!((got.len(), got[0].id.as_str(), got[0].thread()), (1, "maria", None));
+        let map = "id=id,thread=customer,text=text";
+        let got = mapped("a.csv", "id,customer,text\n1,maria,hello\n", map).unwrap();
+        assert_eq!(got[0].as_ref().unwrap().thread().as_deref(), Some("maria"));
     }
 
     const CHAT: &str = "\

@@ -69,5 +69,11 @@ export const topics = ({ filter, index, k }, signal) =>
   survey("clusters", filter, index, { map: 1000, ...(k && { k }) }, signal);
 export const dialogue = (id, index, signal) =>
   ask("GET", `../v1/dialogues/${encodeURIComponent(id)}${of(index)}`, undefined, signal);
+// Reads the dialogues of a thread in the order of time, without their turns.
+export const thread = (name, index) => {
+  const q = new URLSearchParams({ turns: false });
+  if (index) q.set("index", index);
+  return ask("GET", `../v1/threads/${encodeURIComponent(name)}?${q}`);
+};
 // The benchmark report is an HTML page, so it is not parsed as JSON.
 export const benchmarks = (signal) => ask("GET", "../v1/benchmarks", undefined, signal, String);

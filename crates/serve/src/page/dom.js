@@ -33,4 +33,12 @@ export function marked(text, ranges = []) {
 
 export const speaker = (turn) => [turn.speaker, turn.role && turn.role !== turn.speaker ? `(${turn.role})` : ""].filter(Boolean).join(" ");
 
+// Returns the name of a dialogue's thread. Returns undefined if it has none.
+export function threadOf({ metadata }) {
+  const name = metadata?.thread;
+  return typeof name === "number" || (typeof name === "string" && name.trim()) ? String(name) : undefined;
+}
+
+export const date = (time) => time?.slice(0, 10);
+
 export const counted = (n, what) => `${n.toLocaleString("en")} ${what}${n === 1 ? "" : "s"}`;

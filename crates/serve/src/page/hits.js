@@ -1,6 +1,6 @@
 // Search results.
 
-import { counted, el, marked, speaker } from "./dom.js";
+import { counted, date, el, marked, speaker, threadOf } from "./dom.js";
 
 function line(turn, found, ranges) {
   return el("li", { class: found ? "found" : undefined },
@@ -43,6 +43,8 @@ export function show(hit, number, on, found = true) {
     el("div", { class: "top" },
       el("button", { type: "button", class: "id", onclick: () => on.open(hit) }, hit.title || hit.id),
       hit.domains.map((domain) => el("button", { type: "button", class: "tag", title: `only ${domain}`, onclick: () => on.domain(domain) }, domain)),
+      hit.thread !== undefined && el("button", { type: "button", class: "tag thread", title: `only the thread ${hit.thread}`, onclick: () => on.thread(hit.thread) }, hit.thread),
+      hit.thread !== undefined && hit.time && el("span", { class: "quiet" }, date(hit.time)),
       hit.turns && el("span", { class: "quiet" }, counted(hit.turns, "turn")),
       hit.more ? el("span", { class: "quiet" }, `${hit.more} more hits in this dialogue`) : null,
       hit.score !== undefined && el("span", { class: "score quiet", title: `score${above}` }, hit.score.toFixed(3))),
@@ -55,6 +57,6 @@ export function show(hit, number, on, found = true) {
 
 // Shows a dialogue in the list that appears if there is no query. Shows only its first turns.
 export function listed(dialogue, number, on) {
-  const { id, title, turns, domains = [] } = dialogue;
-  return show({ id, dialogue: id, title, domains, turns: turns.length, turn: turns[0], before: [], after: turns.slice(1, 2) }, number, on, false);
+  const { id, title, time, turns, domains = [] } = dialogue;
+  return show({ id, dialogue: id, title, thread: threadOf(dialogue), time, domains, turns: turns.length, turn: turns[0], before: [], after: turns.slice(1, 2) }, number, on, false);
 }

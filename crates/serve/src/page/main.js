@@ -2,7 +2,7 @@
 // button works.
 
 import * as api from "./api.js";
-import { $, counted, el } from "./dom.js";
+import { $, counted, el, threadOf } from "./dom.js";
 import * as facets from "./facets.js";
 import { listed, show as hit } from "./hits.js";
 import * as report from "./report.js";
@@ -92,6 +92,7 @@ const on = {
   dialogue: (id) => write({ ...read(), open: id, turn: null }),
   like: (id) => write({ ...read(), view: "", like: id, query: "", said: [], open: null, turn: null }),
   domain: (domain) => on.only(facets.condition("domain", domain), false),
+  thread: (name) => on.only(facets.condition("thread", name), false),
   // Adds a condition to the filter. If `out` is true, removes the condition instead.
   only: (condition, out) => {
     const asked = { ...fromForm(), like: read().like, view: read().view };
@@ -254,7 +255,13 @@ async function show() {
   try {
     const dialogue = await api.dialogue(asked.open, asked.index);
     // Show the dialogue only if the user has not closed it or opened another dialogue in the meantime.
-    if (read().open === asked.open) thread.show(dialogue, asked.turn, on);
+    if (read().open !== asked.open) return;
+    thread.show(dialogue, asked.turn, on);
+    const [name, links] = [threadOf(dialogue), $("neighbors")];
+    if (name === undefined) return;
+    // Without the links, the dialogue is still useful, so an error is ignored.
+    const found = await api.thread(name, asked.index).catch(() => null);
+    if (found && links.isConnected) thread.link(links, found.dialogues, asked.open, on);
   } catch (e) {
     thread.close();
     showError(e);

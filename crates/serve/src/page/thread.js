@@ -1,6 +1,6 @@
 // Panel that shows a whole dialogue. The turn of the hit is highlighted.
 
-import { $, counted, el, speaker } from "./dom.js";
+import { $, counted, date, el, speaker, threadOf } from "./dom.js";
 
 export function close() {
   $("thread").hidden = true;
@@ -14,10 +14,12 @@ export function show(dialogue, turn, on) {
       el("div", { class: "who" }, `${said.number}. ${speaker(said)}`, said.time && ` · ${said.time}`,
         el("button", { type: "button", class: "plain", "aria-label": `Find turns similar to turn ${said.number}`, onclick: () => on.like(`${dialogue.id}#${said.number}`) }, "find similar")),
       el("div", {}, said.text)));
-  const facts = [dialogue.id, dialogue.source, dialogue.language, (dialogue.domains || []).join(", "), counted(dialogue.turns.length, "turn")];
+  const name = threadOf(dialogue);
+  const facts = [dialogue.id, dialogue.source, date(dialogue.time), dialogue.language, (dialogue.domains || []).join(", "), counted(dialogue.turns.length, "turn")];
   $("thread").replaceChildren(
     el("div", { class: "top" },
-      el("div", {}, el("h2", {}, dialogue.title || dialogue.id), el("p", { class: "quiet" }, facts.filter(Boolean).join(" · "))),
+      el("div", {}, el("h2", {}, dialogue.title || dialogue.id), el("p", { class: "quiet" }, facts.filter(Boolean).join(" · ")),
+        name !== undefined && el("p", { id: "neighbors" }, el("button", { type: "button", class: "tag thread", title: `only the thread ${name}`, onclick: () => on.thread(name) }, name))),
       el("button", { type: "button", class: "plain", onclick: () => on.like(dialogue.id) }, "Find similar dialogues"),
       el("button", { type: "button", class: "plain", "aria-label": "Close the dialogue", onclick: on.close }, "✕")),
     el("ol", {}, lines));
@@ -27,4 +29,15 @@ export function show(dialogue, turn, on) {
   // Scroll only the panel, not the list of hits.
   if (found) $("thread").scrollTop = found.offsetTop - $("thread").clientHeight / 3;
   $("thread").focus({ preventScroll: true });
+}
+
+// Adds links to the previous and the next dialogue of the thread to an element. `dialogues` are those of the thread, in
+// order.
+export function link(links, dialogues, id, on) {
+  const at = dialogues.findIndex((dialogue) => dialogue.id === id);
+  if (at < 0) return;
+  const to = (dialogue, which, label) => dialogue && el("button", { type: "button", class: `plain ${which}`, title: dialogue.title || dialogue.id, onclick: () => on.dialogue(dialogue.id) }, label(date(dialogue.time) || dialogue.id));
+  links.append(
+    el("span", { class: "quiet" }, ` ${(at + 1).toLocaleString("en")} of ${counted(dialogues.length, "dialogue")} `),
+    ...[to(dialogues[at - 1], "previous", (name) => `← ${name}`), to(dialogues[at + 1], "next", (name) => `${name} →`)].filter(Boolean));
 }

@@ -1,5 +1,6 @@
 //! Routes that read dialogues. `/v1/dialogues` lists the dialogues that match a filter, in the engine's order. For a
-//! local index, this is the order in which they were ingested. `/v1/dialogues/{id}` reads one dialogue.
+//! local index, this is the order in which they were ingested. `/v1/dialogues/{id}` reads one dialogue,
+//! and `/v1/threads/{id}` the dialogues of a thread.
 
 use std::{sync::Arc, time::Duration};
 
@@ -7,10 +8,12 @@ use axum::{
     body::{Body, Bytes},
     http::{HeaderValue, Response, header},
 };
+use schemars::JsonSchema;
+use serde::Serialize;
 use serde_json::json;
 use tokio::sync::mpsc;
 
-use super::Call;
+use super::{Call, search::sent};
 use crate::{
     OpenIndex,
     body::{self, ChunkedBody, HttpResponse, ResponseFormat},
@@ -43,6 +46,50 @@ pub(super) async fn one(call: Call) -> Outcome<HttpResponse> {
         })
         .await?;
     Ok(body::ok(&dialogue))
+}
+
+/// Response of `/v1/threads/{id}`.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct Thread {
+    /// Name and version of the response schema: `turnwise/thread/1`.
+    schema: &'static str,
+    /// Name of the thread.
+    thread: String,
+    /// All dialogues of the thread, in the order of time. Dialogues without a time are last, sorted by id.
+    dialogues: Vec<Dialogue>,
+}
+
+pub(super) async fn thread(call: Call) -> Outcome<HttpResponse> {
+    let name = call.last_of_path()?;
+    let with_turns = match call.query_value("turns").as_deref() {
+        None | Some("true") => true,
+        Some("false") => false,
+        Some(other) => {
+            let problem = Problem::request(format!("invalid value `{other}` for `turns`"));
+            return Err(problem.param("turns").hint("use true or false"));
+        }
+    };
+    let (opened, filter) = (call.opened()?, call.filter()?);
+    let form = ResponseFormat::of(call.request.headers());
+    let read = move || {
+        let mut dialogues = opened.searcher.thread(&name, filter.as_ref())?;
+        if dialogues.is_empty() {
+            // The error for a hidden thread is the same as for a missing thread.
+            let problem = Problem::not_found(format!("thread `{name}` does not exist"));
+            let hint = opened.searcher.unknown_thread(&name, filter.as_ref())?.hint();
+            return Err(problem.hint(hint.unwrap_or_default()));
+        }
+        if !with_turns {
+            for dialogue in &mut dialogues {
+                // The time can be that of a turn.
+                dialogue.time = dialogue.started();
+                dialogue.turns.clear();
+            }
+        }
+        Ok(Thread { schema: "turnwise/thread/1", thread: name, dialogues })
+    };
+    let found = call.app.pool.run(read).await?;
+    sent(form, found, "dialogue", |found| std::mem::take(&mut found.dialogues))
 }
 
 pub(super) async fn list(call: Call) -> Outcome<HttpResponse> {

@@ -107,8 +107,8 @@ fn tools(app: &App, client: &Client) -> Value {
     let index = json!({"type": "string", "enum": names, "description": "Name of the index; required only if there are several"});
     let k = json!({"type": "integer", "minimum": 1, "maximum": MOST, "description": "Number of hits (default: 8)"});
     let filter = text(
-        "Filter expression, such as: domain=banking and role=user and time>=2026-01-01. Fields: id, corpus, title, language, \
-         domain, intent, role, speaker, text, time, turns, turn, length, meta.KEY; operators = != < <= > >= ~ (contains); \
+        "Filter expression, such as: domain=banking and role=user and time>=2026-01-01. Fields: id, corpus, thread, title, \
+         language, domain, intent, role, speaker, text, time, turns, turn, length, meta.KEY; operators = != < <= > >= ~ (contains); \
          and, or, not, parentheses",
     );
     let of =
@@ -233,6 +233,8 @@ fn brief(hit: &Hit) -> Value {
     json!({
         "id": hit.id,
         "dialogue": hit.dialogue,
+        "thread": hit.thread,
+        "time": hit.time,
         "title": hit.title,
         "domains": hit.domains,
         "score": hit.score,

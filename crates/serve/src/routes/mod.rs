@@ -145,6 +145,8 @@ const fn in_path(name: &'static str, about: &'static str) -> Parameter {
 
 const INDEX: Parameter = query("index", "Name of the index; required if there are several");
 const DIALOGUE_ID: Parameter = in_path("id", "Id of the dialogue");
+const THREAD_ID: Parameter =
+    in_path("id", "Name of the thread: the metadata value `thread` of its dialogues");
 const FILTER: Parameter = query("filter", "Filter of the dialogues, such as domain=banking");
 
 /// Converts an async function to a `Handler`.
@@ -227,6 +229,20 @@ pub(crate) static ROUTES: &[Route] = &[
     Route::new("get", "/v1/dialogues/{id}", Access::Read, "Read a dialogue with its turns", handler!(dialogues::one))
         .takes(&[DIALOGUE_ID, INDEX])
         .returns(ResponseBody::Json(schema::<Dialogue>)),
+    Route::new(
+        "get",
+        "/v1/threads/{id}",
+        Access::Read,
+        "Read the dialogues of a thread in the order of time (those without a time are last)",
+        handler!(dialogues::thread),
+    )
+    .takes(&[
+        THREAD_ID,
+        INDEX,
+        FILTER,
+        query("turns", "Whether the dialogues contain their turns (default: true); false makes the response short"),
+    ])
+    .returns(ResponseBody::Stream { whole: schema::<dialogues::Thread>, item: schema::<Dialogue> }),
     Route::new("delete", "/v1/dialogues/{id}", Access::Write, "Delete a dialogue", handler!(writes::delete_one))
         .takes(&[DIALOGUE_ID, INDEX]),
     Route::new(

@@ -45,7 +45,7 @@ async fn answer(mut call: Call, check: fn(&SearchRequest) -> Outcome<()>) -> Out
 
 /// Creates a response in the format `form`. If the format is lines or events, the response lists the items first, then
 /// the other fields of `found`. `take` removes the items from `found`. `item` is the name of an item's event type.
-fn sent<T: Serialize, Item: Serialize>(
+pub(super) fn sent<T: Serialize, Item: Serialize>(
     form: ResponseFormat,
     mut found: T,
     item: &'static str,

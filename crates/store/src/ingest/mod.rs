@@ -6,7 +6,7 @@
 
 mod run;
 
-use std::{path::PathBuf, sync::atomic::AtomicBool, time::Instant};
+use std::{collections::BTreeSet, path::PathBuf, sync::atomic::AtomicBool, time::Instant};
 
 use serde::{Deserialize, Serialize};
 
@@ -37,6 +37,9 @@ pub struct IngestOptions {
     pub source: Option<String>,
     /// Language tag to set in dialogues that have none.
     pub language: Option<String>,
+    /// Metadata key whose value becomes the thread of a dialogue. If none of the dialogues of the first batch has this
+    /// key, the ingest ends with an error, and stores nothing. `None` keeps the threads that the reader has set.
+    pub thread: Option<String>,
     /// File for rejected records, as JSON lines. `None` writes no file.
     pub rejects: Option<PathBuf>,
     /// Maximum number of rejected records. The ingest stops when there are more.
@@ -54,6 +57,7 @@ impl Default for IngestOptions {
             id_prefix: String::new(),
             source: None,
             language: None,
+            thread: None,
             rejects: None,
             max_errors: 100,
             batch: 1000,
@@ -98,8 +102,15 @@ pub struct Tally {
     pub damaged_files: u64,
     /// Number of turns of the added or replaced dialogues.
     pub turns: u64,
+    /// Number of dialogues without the metadata key that [`IngestOptions::thread`] names.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub without_thread: u64,
     /// Counts of the changes made by cleaning.
     pub cleaned: Cleaned,
+}
+
+fn is_zero(n: &u64) -> bool {
+    *n == 0
 }
 
 impl Tally {
@@ -119,6 +130,8 @@ pub struct Ingested {
     pub resumed: u64,
     /// The first rejected records of this run, at most 5.
     pub first_rejects: Vec<Reject>,
+    /// Metadata keys of the dialogues without the key that [`IngestOptions::thread`] names, sorted. At most 20.
+    pub other_keys: BTreeSet<String>,
 }
 
 /// Reads all sources of a plan into a store or another sink.
@@ -141,6 +154,7 @@ pub fn ingest(
         names: plan.sources.iter().map(|s| s.name.clone()).collect(),
         outcome: Ingested::default(),
         skip: 0,
+        has_thread: options.thread.is_none() || mark.is_some(),
         last_commit: Instant::now(),
         store,
         options,
@@ -185,6 +199,9 @@ fn fingerprint(sources: &[Source], options: &IngestOptions) -> Option<String> {
         env!("CARGO_PKG_VERSION")
     );
     hasher.update(how.as_bytes());
+    if let Some(thread) = &options.thread {
+        hasher.update(&[0]).update(thread.as_bytes());
+    }
     Some(hasher.finalize().to_hex()[..32].to_owned())
 }
 

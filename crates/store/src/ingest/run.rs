@@ -16,7 +16,10 @@ use crate::{
     IngestMark, KeyMap, Prepared, PutOutcome,
     ingest::{DialogueSink, IngestControl, IngestOptions, Ingested},
 };
-use turnwise_core::{DialogueId, Error, IdKey, Result, error::Reject};
+use turnwise_core::{
+    DialogueId, Error, IdKey, Result,
+    error::{Reject, closest_name},
+};
 use turnwise_corpus::{
     Dialogue,
     clean::Cleaned,
@@ -46,6 +49,9 @@ pub(super) struct Run<'a, 'c> {
     pub(super) outcome: Ingested,
     /// Number of records still to skip, because an interrupted run has already processed them.
     pub(super) skip: u64,
+    /// Whether a dialogue has the key that [`IngestOptions::thread`] names, or no key is given. Until then, nothing is
+    /// committed.
+    pub(super) has_thread: bool,
     pub(super) last_commit: Instant,
 }
 
@@ -102,7 +108,7 @@ impl Run<'_, '_> {
         self.skip -= done as u64;
         let done: Vec<_> = items.into_par_iter().map(|item| prepare_record(item, options).0).collect();
         for item in done {
-            if let PreparedRecord::Dialogue(prepared, _) = item {
+            if let PreparedRecord::Dialogue(prepared, ..) = item {
                 // Keep the first content of an id: the earlier run rejected later records with the same id.
                 self.seen.entry(prepared.id).or_insert((prepared.content, chunk.source as u32));
             }
@@ -111,7 +117,7 @@ impl Run<'_, '_> {
         let next_ids: Vec<IdKey> = ready
             .iter()
             .filter_map(|(item, _)| match item {
-                PreparedRecord::Dialogue(prepared, _) => Some(prepared.id),
+                PreparedRecord::Dialogue(prepared, ..) => Some(prepared.id),
                 _ => None,
             })
             .collect();
@@ -134,13 +140,13 @@ impl Run<'_, '_> {
     fn process_record(&mut self, item: PreparedRecord, source: usize) -> Result<()> {
         let tally = &mut self.outcome.tally;
         tally.records += 1;
-        let (prepared, id) = match item {
+        let (prepared, id, other_keys) = match item {
             PreparedRecord::Problem(problem) => return self.reject_problem(problem, source),
             PreparedRecord::TooShort => {
                 tally.too_short += 1;
                 return Ok(());
             }
-            PreparedRecord::Dialogue(prepared, id) => (prepared, id),
+            PreparedRecord::Dialogue(prepared, id, other_keys) => (prepared, id, other_keys),
         };
         if let Some(only) = &self.options.only
             && self.store.get(&id)?.is_some_and(|existing| !only.matches(&existing))
@@ -162,6 +168,15 @@ impl Run<'_, '_> {
             }
             None => self.seen.insert(prepared.id, (prepared.content, source as u32)),
         };
+        match other_keys {
+            None => self.has_thread = true,
+            Some(keys) => {
+                tally.without_thread += 1;
+                let known = &mut self.outcome.other_keys;
+                let free = MAX_KEYS.saturating_sub(known.len());
+                known.extend(keys.into_iter().take(free));
+            }
+        }
         if self.options.cleaning.dedupe {
             match self.texts.get(&prepared.text) {
                 Some(other) if *other != prepared.id => {
@@ -224,10 +239,38 @@ impl Run<'_, '_> {
     }
 
     fn commit_if_due(&mut self, after: Duration) -> Result<()> {
-        if self.store.pending() > 0 && self.last_commit.elapsed() >= after { self.commit() } else { Ok(()) }
+        let due = self.has_thread && self.store.pending() > 0 && self.last_commit.elapsed() >= after;
+        if due { self.commit() } else { Ok(()) }
+    }
+
+    /// Returns an error if no dialogue has the key that [`IngestOptions::thread`] names.
+    fn check_thread(&self) -> Result<()> {
+        let (Some(key), false) = (&self.options.thread, self.has_thread) else { return Ok(()) };
+        let among = match self.outcome.tally.without_thread {
+            0 => return Ok(()),
+            1 => "the only dialogue does not have".to_owned(),
+            n => format!("none of the {n} dialogues read so far has"),
+        };
+        let message = format!("{among} the metadata key `{key}` (--thread); nothing was ingested");
+        let keys: Vec<&str> = self.outcome.other_keys.iter().map(String::as_str).collect();
+        let hint = match (closest_name(key, keys.iter().copied()), keys.is_empty()) {
+            (Some(near), _) if near != key => format!("did you mean `{near}`?"),
+            (Some(_), _) => {
+                "its values must be texts or numbers, and the same in all turns of a dialogue".to_owned()
+            }
+            (None, false) => format!("the metadata keys are: {}", keys.join(", ")),
+            (None, true) if self.options.read.columns.is_some() => {
+                format!(
+                    "with --map, only mapped columns are read; add `thread=COLUMN` to --map instead of --thread {key}"
+                )
+            }
+            (None, true) => "the dialogues have no metadata".to_owned(),
+        };
+        Err(Error::input(message).with_hint(hint))
     }
 
     fn commit(&mut self) -> Result<()> {
+        self.check_thread()?;
         let rejects_bytes = self.rejects.flush()?;
         let mark = (!self.fingerprint.is_empty()).then(|| IngestMark {
             fingerprint: self.fingerprint.clone(),
@@ -246,6 +289,7 @@ impl Run<'_, '_> {
     pub(super) fn finish(mut self, ended: Result<()>) -> Result<Ingested> {
         match ended {
             Ok(()) => {
+                self.check_thread()?;
                 self.rejects.flush()?;
                 let key = if self.fingerprint.is_empty() { "stdin" } else { &self.fingerprint };
                 self.store.set_rejected(key, self.outcome.tally.rejected);
@@ -259,6 +303,8 @@ impl Run<'_, '_> {
             }
             // Writing failed, so the remaining records cannot be committed.
             Err(e @ (Error::Io { .. } | Error::Internal(_) | Error::Corrupt { .. })) => Err(e),
+            // Nothing is committed before a dialogue has a thread.
+            Err(e) if !self.has_thread => Err(e),
             Err(e) => {
                 self.commit()?;
                 let records = self.outcome.tally.records;
@@ -283,6 +329,8 @@ fn add(sum: &mut Cleaned, more: Cleaned) {
     sum.cards += more.cards;
 }
 
+/// Maximum number of metadata keys that are reported if dialogues lack the key of the thread.
+const MAX_KEYS: usize = 20;
 /// Maximum number of records in a chunk.
 const CHUNK: usize = 250;
 
@@ -295,7 +343,8 @@ struct Chunk {
 
 /// A record after cleaning and preparation.
 enum PreparedRecord {
-    Dialogue(Box<Prepared>, DialogueId),
+    /// A dialogue and its id. If it lacks the key that [`IngestOptions::thread`] names, also its metadata keys.
+    Dialogue(Box<Prepared>, DialogueId, Option<Vec<String>>),
     TooShort,
     Problem(Problem),
 }
@@ -363,6 +412,12 @@ fn prepare_record(item: Result<Dialogue, Problem>, options: &IngestOptions) -> (
     if dialogue.language.is_none() {
         dialogue.language.clone_from(&options.language);
     }
+    let other_keys = match &options.thread {
+        Some(key) if !dialogue.set_thread_from(key) => {
+            Some(dialogue.metadata_keys().into_iter().map(str::to_owned).collect())
+        }
+        _ => None,
+    };
     if options.only.as_ref().is_some_and(|only| !only.matches(&dialogue)) {
         return (failed(&dialogue.id, &Error::data(NOT_ALLOWED)), cleaned);
     }
@@ -370,7 +425,7 @@ fn prepare_record(item: Result<Dialogue, Problem>, options: &IngestOptions) -> (
         return (PreparedRecord::TooShort, cleaned);
     }
     match Prepared::new(&dialogue) {
-        Ok(prepared) => (PreparedRecord::Dialogue(Box::new(prepared), dialogue.id), cleaned),
+        Ok(prepared) => (PreparedRecord::Dialogue(Box::new(prepared), dialogue.id, other_keys), cleaned),
         Err(e) => (failed(&dialogue.id, &e), cleaned),
     }
 }

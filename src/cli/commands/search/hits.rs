@@ -3,7 +3,7 @@
 use super::explanation;
 use crate::cli::prelude::*;
 use turnwise_corpus::{Role, Turn};
-use turnwise_search::{Candidates, FusionMethod, Hit, HitKind, Mode, Response};
+use turnwise_search::{Candidates, FusionMethod, Group, Hit, HitKind, Mode, Response};
 use turnwise_text::Analyzer;
 
 /// Prints the result of a search.
@@ -68,8 +68,11 @@ fn score(found: &Response, hit: &Hit) -> String {
 
 fn write_hit(found: &Response, n: usize, hit: &Hit, out: &mut dyn Write) -> io::Result<()> {
     let turns = hit.turns.map(|turns| counted(turns as u64, "turn"));
-    let more = hit.more.filter(|more| *more > 0).map(|more| format!("{more} more in this dialogue"));
-    let about = [Some(hit.domains.join(", ")), hit.title.clone(), turns, more];
+    let group =
+        if found.group == Some(Group::Thread) && hit.thread.is_some() { "thread" } else { "dialogue" };
+    let more = hit.more.filter(|more| *more > 0).map(|more| format!("{more} more in this {group}"));
+    let date = hit.thread.as_ref().and(hit.time).map(|time| time.date());
+    let about = [date, Some(hit.domains.join(", ")), hit.title.clone(), turns, more];
     let about: Vec<String> = about.into_iter().flatten().filter(|s| !s.is_empty()).collect();
     let (id, score, about) = (&hit.id, score(found, hit), about.join(" · "));
     writeln!(out, "{DIM}{n:>2}.{DIM:#} {NAME}{id}{NAME:#}  {DIM}{score}  {about}{DIM:#}")?;
