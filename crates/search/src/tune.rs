@@ -184,8 +184,8 @@ impl Searcher {
         request[0].check()?;
         let mut view = self.engine.view();
         let kind = kind_of(&request[0], view.as_ref())?;
-        if let Some(filter) = &request[0].filter {
-            view.admit(filter, kind, Mode::Hybrid.modes())?;
+        if let Some(filter) = request[0].combined_filter()? {
+            view.admit(&filter, kind, Mode::Hybrid.modes())?;
         }
         let view = view.as_ref();
         let with_context = self.judge(view, &request[0], &labeled.relevant)?;
