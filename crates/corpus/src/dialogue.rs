@@ -408,8 +408,8 @@ impl Time {
         text.parse::<jiff::civil::DateTime>().ok().and_then(Time::from_civil)
     }
 
-    /// Returns the date in UTC.
-    pub fn date(&self) -> jiff::civil::Date {
+    /// Returns the day in UTC.
+    pub fn day(&self) -> jiff::civil::Date {
         self.0.to_zoned(jiff::tz::TimeZone::UTC).date()
     }
 

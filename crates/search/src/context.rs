@@ -283,7 +283,7 @@ impl<'a> ContextScorer<'a> {
     /// Returns whether a turn was said on a date that the query names, or mentions such a date.
     fn is_on_named_date(&self, turn: &SpokenTurn<'_>) -> bool {
         let Some(time) = turn.time.filter(|_| !self.dates.is_empty()) else { return false };
-        let said = time.date();
+        let said = time.day();
         let named = |range: &DateRange| self.dates.iter().any(|date| date.matches(range));
         named(&DateRange::day(said)) || mentioned_dates(&turn.text, said).iter().any(named)
     }

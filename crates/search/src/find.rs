@@ -171,7 +171,8 @@ impl Searcher {
         }
         if let Some(earlier) = &query.earlier {
             let found = timed(&mut timings.dense, || earlier.find(view, depth, request.exact))?;
-            lists.following = timed(&mut timings.hits, || found.next_turns(view, request.combined_filter()?.as_ref()))?;
+            lists.following =
+                timed(&mut timings.hits, || found.next_turns(view, request.combined_filter()?.as_ref()))?;
             lists.earlier = Some(found);
         }
         Ok(lists)
