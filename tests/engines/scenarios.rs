@@ -81,24 +81,33 @@ fn requests() -> Vec<(String, SearchRequest)> {
         (
             "reranking by cosine".to_owned(),
             SearchRequest {
-                rerank: Some(Rerank { by: RerankMethod::Exact, top: 30 }),
+                rerank: Some(Rerank { by: RerankMethod::Exact, top: 30, ..Rerank::default() }),
                 ..hybrid("broken screen card")
             },
         ),
         (
             "reranking by MaxSim".to_owned(),
             SearchRequest {
-                rerank: Some(Rerank { by: RerankMethod::Maxsim, top: 20 }),
+                rerank: Some(Rerank { by: RerankMethod::Maxsim, top: 20, ..Rerank::default() }),
                 ..hybrid("hotel room late")
             },
         ),
         (
             "reranking by matching".to_owned(),
             SearchRequest {
-                rerank: Some(Rerank { by: RerankMethod::Matching, top: 20 }),
+                rerank: Some(Rerank { by: RerankMethod::Matching, top: 20, ..Rerank::default() }),
                 ..hybrid("thanks please")
             },
         ),
+        (
+            "after turns of a conversation".to_owned(),
+            SearchRequest {
+                context: vec!["the card was broken".to_owned(), "refund please".to_owned()],
+                candidates: 10_000,
+                ..hybrid("thanks")
+            },
+        ),
+        ("a date".to_owned(), SearchRequest { candidates: 10_000, ..hybrid("parcel late in March 2026") }),
         (
             "similar to a turn".to_owned(),
             SearchRequest { like: Some("d0011#1".to_owned()), query: String::new(), ..hybrid("") },
