@@ -69,6 +69,12 @@ pub trait Engine: Send + Sync {
     /// consists of an item of kind `from` and an item of kind `to`.
     fn percentile(&self, from: Kind, to: Kind, cosine: f32) -> Result<Option<f64>>;
 
+    /// Returns the median and the standard deviation of the cosines of random pairs; `None` if unknown. A pair consists of
+    /// an item of kind `from` and an item of kind `to`.
+    fn spread(&self, _from: Kind, _to: Kind) -> Result<Option<(f32, f32)>> {
+        Ok(None)
+    }
+
     /// Returns notes for the user: records that a search in these modes cannot find yet, and reasons why the search is
     /// slow. `by_default` is true if the user did not choose the modes.
     fn notes(&self, kind: Kind, modes: SearchModes, by_default: bool) -> Vec<String>;

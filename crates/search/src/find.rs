@@ -11,7 +11,7 @@ use std::{
 use rayon::prelude::*;
 
 use super::{
-    Candidates, FusionMethod, HitKind, Mode, Response, SCHEMA, SearchRequest, Searcher, Timings,
+    Candidates, FusionMethod, HitKind, Mode, Response, SCHEMA, SearchRequest, Searcher, Stretch, Timings,
     context::{ContextScore, ContextScorer},
     earlier::EarlierLists,
     fuse::{CandidateScores, FusedCandidate, fuse},
@@ -67,6 +67,12 @@ impl Searcher {
         let view = view.as_ref();
         query.warnings.extend(self.thread_warning(request, admitted)?);
         query.warnings.extend(self.engine.notes(kind, mode.modes(), request.mode.is_none()));
+        // A query text is about as long as an utterance, so it is treated as an utterance.
+        let from = if request.query.is_empty() { kind } else { Kind::Utterances };
+        let stretch = match mode {
+            Mode::Hybrid => Stretch::of(self.engine(), from, kind)?,
+            _ => Stretch::default(),
+        };
         let wanted = request.offset + request.k;
         let reranked = request.rerank.map_or(0, |rerank| rerank.top);
         let fusion = self.fusion(request, kind);
@@ -85,7 +91,8 @@ impl Searcher {
                 }
                 let earlier = lists.earlier.as_ref();
                 let scores = Scores { engine: self.engine(), view, query: &query, earlier };
-                let mut ranked = fuse(mode, &fusion, [&lists.dense, &lists.bm25], &lists.following, &scores)?;
+                let mut ranked =
+                    fuse(mode, &fusion, [&lists.dense, &lists.bm25], &lists.following, &scores, stretch)?;
                 self.rerank(view, request, &query, &mut ranked)?;
                 HitBuilder {
                     engine: self.engine(),
@@ -95,6 +102,7 @@ impl Searcher {
                     earlier,
                     mode,
                     fusion,
+                    stretch,
                     too_low: &too_low,
                     threads: RefCell::default(),
                 }

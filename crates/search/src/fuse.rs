@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::{ContextTerm, EarlierScore, Fusion, FusionMethod, Mode, context::ContextScore};
+use super::{ContextTerm, EarlierScore, Fusion, FusionMethod, Mode, Stretch, context::ContextScore};
 use turnwise_core::{IdKey, Result, TurnNo};
 use turnwise_index::{
     engine::{Candidate, Version},
@@ -63,6 +63,7 @@ pub(super) fn fuse(
     [dense, bm25]: [&[Candidate]; 2],
     others: &[Candidate],
     scores: &dyn CandidateScores,
+    stretch: Stretch,
 ) -> Result<Vec<FusedCandidate>> {
     let mut found: HashMap<(Version, Option<TurnNo>), FusedCandidate> =
         HashMap::with_capacity(dense.len() + bm25.len());
@@ -109,7 +110,7 @@ pub(super) fn fuse(
         candidate.score = match mode {
             Mode::Dense => candidate.dense.map_or(f32::MIN, |ranked| ranked.score),
             Mode::Bm25 => candidate.bm25.map_or(f32::MIN, |ranked| ranked.score),
-            Mode::Hybrid => Parts::of(fusion, candidate).sum(),
+            Mode::Hybrid => Parts::of(fusion, candidate, stretch).sum(),
         };
     }
     all.sort_by(|a, b| b.score.total_cmp(&a.score).then((a.version, a.turn).cmp(&(b.version, b.turn))));
@@ -126,7 +127,7 @@ struct Parts {
 }
 
 impl Parts {
-    fn of(fusion: &Fusion, candidate: &FusedCandidate) -> Self {
+    fn of(fusion: &Fusion, candidate: &FusedCandidate, stretch: Stretch) -> Self {
         let rank = |ranked: RankedScore| 1.0 / (fusion.k + ranked.rank as f32);
         let context = candidate.context.unwrap_or_default();
         let (dense, bm25) = match fusion.method {
@@ -134,14 +135,15 @@ impl Parts {
                 (context.cosine, Some(scaled(context.bm25, CONTEXT_HALF_SCORE)).filter(|part| *part > 0.0))
             }
             FusionMethod::Rrf => (candidate.dense.map(rank), candidate.bm25.map(rank)),
-            FusionMethod::Weighted => {
-                (candidate.cosine, candidate.bm25.map(|ranked| scaled(ranked.score, BM25_HALF_SCORE)))
-            }
+            FusionMethod::Weighted => (
+                candidate.cosine.map(|cosine| stretch.apply(cosine)),
+                candidate.bm25.map(|ranked| scaled(ranked.score, BM25_HALF_SCORE)),
+            ),
         };
         let named = [context.speaker, context.participant].into_iter().filter(|named| *named).count();
         let earlier = |score: EarlierScore| {
             let words = scaled(score.bm25, EARLIER_HALF_SCORE);
-            score.weight * (fusion.dense * score.cosine + fusion.bm25 * words)
+            score.weight * (fusion.dense * stretch.apply(score.cosine) + fusion.bm25 * words)
         };
         Parts {
             dense: dense.map(|part| fusion.dense * part),
@@ -231,6 +233,9 @@ pub struct FusionExplanation {
     /// Fusion method and parameters.
     #[serde(flatten)]
     pub by: Fusion,
+    /// Map of the cosines before they are weighted. Absent if they stay the same, and with RRF.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stretch: Option<Stretch>,
     /// Weighted contribution of the dense search. With weighted fusion, null if the hit has no cosine. With RRF, null
     /// if the hit is not in the dense list.
     pub from_dense: Option<f32>,
@@ -250,11 +255,13 @@ pub struct FusionExplanation {
 }
 
 impl Explanation {
-    pub(super) fn of(mode: Mode, fusion: &Fusion, candidate: &FusedCandidate) -> Self {
+    pub(super) fn of(mode: Mode, fusion: &Fusion, candidate: &FusedCandidate, stretch: Stretch) -> Self {
         let fused = || {
-            let parts = Parts::of(fusion, candidate);
+            let parts = Parts::of(fusion, candidate, stretch);
             FusionExplanation {
                 by: *fusion,
+                stretch: Some(stretch)
+                    .filter(|stretch| stretch.factor != 1.0 && fusion.method != FusionMethod::Rrf),
                 from_dense: parts.dense,
                 from_bm25: parts.bm25,
                 from_speaker: parts.speaker,
@@ -316,12 +323,14 @@ mod tests {
     fn reciprocal_rank_fusion_follows_the_formula() {
         let (dense, bm25) = (list(&[(1, 0.9), (2, 0.8)]), list(&[(2, 7.0), (3, 5.0)]));
         let rrf = Fusion { method: FusionMethod::Rrf, bm25: 1.0, ..Fusion::default() };
-        let fused = fuse(Mode::Hybrid, &rrf, [&dense, &bm25], &[], &Constant(None)).unwrap();
+        let fused =
+            fuse(Mode::Hybrid, &rrf, [&dense, &bm25], &[], &Constant(None), Stretch::default()).unwrap();
         assert_eq!(fused.iter().map(|c| c.version.0).collect::<Vec<_>>(), [2, 1, 3]);
         assert_eq!(fused[0].score, 1.0 / 62.0 + 1.0 / 61.0);
         assert_eq!((fused[1].score, fused[2].score), (1.0 / 61.0, 1.0 / 62.0));
         let weights = Fusion { dense: 3.0, k: 1.0, ..rrf };
-        let fused = fuse(Mode::Hybrid, &weights, [&dense, &bm25], &[], &Constant(None)).unwrap();
+        let fused =
+            fuse(Mode::Hybrid, &weights, [&dense, &bm25], &[], &Constant(None), Stretch::default()).unwrap();
         assert_eq!(fused[1].score, 3.0 / 2.0);
     }
 
@@ -329,7 +338,9 @@ mod tests {
     fn weighted_fusion_sums_the_cosine_and_the_scaled_bm25_score() {
         let (dense, bm25) = (list(&[(1, 0.9), (2, 0.8), (4, 0.7)]), list(&[(2, 10.0), (3, 5.0)]));
         let fusion = Fusion { method: FusionMethod::Weighted, dense: 0.5, bm25: 2.0, ..Fusion::default() };
-        let fused = fuse(Mode::Hybrid, &fusion, [&dense, &bm25], &[], &Constant(Some(0.3))).unwrap();
+        let fused =
+            fuse(Mode::Hybrid, &fusion, [&dense, &bm25], &[], &Constant(Some(0.3)), Stretch::default())
+                .unwrap();
         let of = |seq| fused.iter().find(|c| c.version.0 == seq).unwrap().score;
         assert!((of(2) - (0.4 + 1.0)).abs() < 1e-6 && (of(1) - 0.45).abs() < 1e-6);
         // The cosine is also computed for a candidate that only the lexical search has found.
@@ -346,7 +357,7 @@ mod tests {
             let method = if rrf { FusionMethod::Rrf } else { FusionMethod::Weighted };
             let fusion = Fusion { method, ..Fusion::default() };
             for mode in [Mode::Hybrid, Mode::Dense] {
-                let fused = fuse(mode, &fusion, [&list(&entries), &[]], &[], &Constant(None)).unwrap();
+                let fused = fuse(mode, &fusion, [&list(&entries), &[]], &[], &Constant(None), Stretch::default()).unwrap();
                 let order: Vec<u64> = fused.iter().map(|c| c.version.0).collect();
                 prop_assert!(order.windows(2).all(|pair| pair[0] < pair[1]), "{order:?}");
             }

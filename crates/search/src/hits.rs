@@ -8,8 +8,8 @@ use std::{
 };
 
 use super::{
-    Explanation, Fusion, Group, Hit, Mode, SearchRequest, context::ContextScorer, earlier::EarlierLists,
-    fuse::FusedCandidate, query::Query,
+    Explanation, Fusion, Group, Hit, Mode, SearchRequest, Stretch, context::ContextScorer,
+    earlier::EarlierLists, fuse::FusedCandidate, query::Query,
 };
 use turnwise_core::{IdKey, Result, vectors::cosine};
 use turnwise_corpus::{Dialogue, Turn};
@@ -27,6 +27,7 @@ pub(super) struct HitBuilder<'a> {
     pub(super) earlier: Option<&'a EarlierLists>,
     pub(super) mode: Mode,
     pub(super) fusion: Fusion,
+    pub(super) stretch: Stretch,
     /// Number of candidates dropped because of the minimum score or percentile.
     pub(super) too_low: &'a Cell<usize>,
     /// For each dialogue, the key of its thread. Contains the dialogues whose thread is known. Used to group by thread.
@@ -261,7 +262,7 @@ impl HitBuilder<'_> {
         dialogue: &Dialogue,
         all: &[FusedCandidate],
     ) -> Result<Explanation> {
-        let mut explanation = Explanation::of(self.mode, &self.fusion, candidate);
+        let mut explanation = Explanation::of(self.mode, &self.fusion, candidate, self.stretch);
         if let (Some(_), Some(words)) = (candidate.bm25, &self.query.words) {
             explanation.terms = self.view.explain(self.query.kind, words, &dialogue.id, candidate.turn)?;
         }

@@ -37,6 +37,7 @@ mod respond;
 mod response;
 mod scan;
 mod speakers;
+mod stretch;
 #[cfg(test)]
 mod tests;
 mod threads;
@@ -57,6 +58,7 @@ pub use request::{
 pub use respond::{Replies, Reply, ReplySource, RespondRequest};
 pub use response::{Candidates, EffectiveQuery, Hit, Response, SCHEMA, Timings, WeightedText};
 pub use scan::statistics;
+pub use stretch::Stretch;
 pub use tokens::{matching_guided, maxsim};
 pub use tune::{LabeledQuery, Quality, Tried, Tuned, Tuning};
 

@@ -7,7 +7,7 @@ use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Fusion, FusionMethod, FusionOptions, Mode, SearchRequest, Searcher,
+    Fusion, FusionMethod, FusionOptions, Mode, SearchRequest, Searcher, Stretch,
     context::{ContextScore, ContextScorer},
     find::Lists,
     fuse::{CandidateScores, FusedCandidate, fuse},
@@ -212,7 +212,9 @@ impl Searcher {
             view.prefetch(query.kind, of, Prefetch::Records)?;
             view.prefetch(query.kind, of, Prefetch::Vectors)?;
         }
-        Ok(Judge { engine: self.engine(), view, query, lists, relevant, cache: RefCell::default() })
+        let from = if request.query.is_empty() { query.kind } else { Kind::Utterances };
+        let stretch = Stretch::of(self.engine(), from, query.kind)?;
+        Ok(Judge { engine: self.engine(), view, query, lists, stretch, relevant, cache: RefCell::default() })
     }
 }
 
@@ -228,6 +230,7 @@ struct Judge<'a> {
     view: &'a dyn View,
     query: Query,
     lists: Lists,
+    stretch: Stretch,
     relevant: &'a [String],
     cache: RefCell<Cache>,
 }
@@ -269,8 +272,14 @@ impl CandidateScores for Judge<'_> {
 
 impl Judge<'_> {
     fn quality(&self, fusion: &Fusion) -> Result<Quality> {
-        let ranked =
-            fuse(Mode::Hybrid, fusion, [&self.lists.dense, &self.lists.bm25], &self.lists.following, self)?;
+        let ranked = fuse(
+            Mode::Hybrid,
+            fusion,
+            [&self.lists.dense, &self.lists.bm25],
+            &self.lists.following,
+            self,
+            self.stretch,
+        )?;
         let mut named = Vec::with_capacity(ranked.len());
         for candidate in ranked {
             if self.query.itself == Some((candidate.dialogue, candidate.turn)) {

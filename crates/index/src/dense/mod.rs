@@ -136,6 +136,13 @@ impl SimilarityDistribution {
         self.0.is_empty()
     }
 
+    /// Returns the median of the cosines, and half the distance between the 16th and the 84th percentile, which is the
+    /// standard deviation of a normal distribution. `None` if the distribution is empty.
+    pub fn spread(&self) -> Option<(f32, f32)> {
+        let at = |percent: usize| self.0.get(percent).copied();
+        Some((at(50)?, (at(84)? - at(16)?) / 2.0))
+    }
+
     /// Percentage of random pairs with a cosine below `score`, from 0 to 100; `None` if the distribution is empty.
     pub fn percentile(&self, score: f32) -> Option<f64> {
         let values = &self.0;

@@ -30,6 +30,9 @@ const LONG_TAIL: usize = 10_000;
 /// Maximum number of speakers whose names are kept in memory.
 const CACHED_SPEAKERS: usize = 100;
 
+/// Minimum number of vectors from which the spread of the cosines is estimated.
+const MIN_SPREAD_ROWS: u64 = 100;
+
 /// A local index in the state of one snapshot.
 pub struct Embedded {
     root: PathBuf,
@@ -223,6 +226,15 @@ impl Engine for Embedded {
         match &self.dense {
             Some(dense) => Ok(dense.background(from, to)?.percentile(cosine)),
             None => Ok(None),
+        }
+    }
+
+    fn spread(&self, from: Kind, to: Kind) -> Result<Option<(f32, f32)>> {
+        match &self.dense {
+            Some(dense) if self.rows(from).min(self.rows(to)) >= MIN_SPREAD_ROWS => {
+                Ok(dense.background(from, to)?.spread())
+            }
+            _ => Ok(None),
         }
     }
 

@@ -3,7 +3,8 @@
 use crate::cli::{commands::vectors::shortened, prelude::*};
 use turnwise_search::{
     BM25_HALF_SCORE, CONTEXT_HALF_SCORE, ContextExplanation, EARLIER_HALF_SCORE, EarlierScore,
-    EffectiveQuery, Explanation, FusionExplanation, FusionMethod, Hit, RankedScore, Response, Timings,
+    EffectiveQuery, Explanation, FusionExplanation, FusionMethod, Hit, RankedScore, Response, Stretch,
+    Timings,
 };
 
 /// Maximum number of BM25 terms to print.
@@ -114,7 +115,12 @@ fn sum(fused: &FusionExplanation, why: &Explanation) -> String {
     let rank = |weight: f32, place: Option<RankedScore>| {
         place.map(|place| format!("{weight}/({} + {})", by.k, place.rank))
     };
-    let weighted = |cosine: f32| format!("{} × {cosine:.4}", by.dense);
+    let weighted = |cosine: f32| match fused.stretch {
+        Some(Stretch { center, factor }) => {
+            format!("{} × ({center:.4} + {factor:.2} × ({cosine:.4} - {center:.4}))", by.dense)
+        }
+        None => format!("{} × {cosine:.4}", by.dense),
+    };
     let scaled = |score: f32, half: f32| format!("{} × {score:.4}/({score:.4} + {half})", by.bm25);
     let [dense, bm25] = match by.method {
         FusionMethod::Context => {
