@@ -290,28 +290,57 @@ def titles(_):
 # Chinese sentences
 
 
-def candidates(name, path):
-    """Sentences of a file with lists of candidates. All sentences are searched; only the candidates of a list count.
+def chinese_sentences(name, path):
+    """Sentences of a file with intents and lists of candidates.
 
-    Whether the other sentences are relevant is not known.
+    The first task counts all sentences of the file: those with the same intent are relevant. ECD has no intents; its
+    lists of positive candidates form connected components, and each component is one intent. The second task counts
+    only the candidates in the list of a query. The negative candidates were chosen for their common words with the
+    query, so this task is hard for BM25.
     """
     rows = [line.split("\t") for line in lines(path)]
-    ids = lambda field: {f"s{n}#1" for n in field.split(",") if n}
-    queries = []
-    for row in sample(rows, 400):
-        positive, negative = ids(row[3]), ids(row[4])
-        queries.append({"request": {"query": row[1]}, "relevant": positive, "judged": positive | negative})
-    return sentences([row[1] for row in rows]), [Task(name, queries, len(rows))]
+    numbers = lambda field: {int(n) for n in field.split(",") if n}
+    labels = [row[2] for row in rows]
+    if not any(labels):
+        labels = components([numbers(row[3]) for row in rows])
+    ids = {f"s{n}#1": label for n, label in enumerate(labels)}
+    groups = same_label(ids)
+    whole, lists = [], []
+    for n in sample(range(len(rows)), 400):
+        request = {"query": rows[n][1]}
+        positive, negative = ({f"s{k}#1" for k in numbers(rows[n][field])} for field in (3, 4))
+        whole.append({"request": request, "relevant": groups[labels[n]] - {f"s{n}#1"}, "excluded": {f"s{n}#1"}})
+        lists.append({"request": request, "relevant": positive, "judged": positive | negative})
+    tasks = [Task(f"{name} intents", whole, 300), Task(f"{name} candidate lists", lists, len(rows))]
+    return sentences([row[1] for row in rows]), tasks
+
+
+def components(neighbors):
+    """Returns the number of the connected component of each node."""
+    labels = [None] * len(neighbors)
+    edges = collections.defaultdict(set)
+    for n, near in enumerate(neighbors):
+        for k in near:
+            edges[n].add(k)
+            edges[k].add(n)
+    for first in range(len(neighbors)):
+        waiting = [first] if labels[first] is None else []
+        while waiting:
+            n = waiting.pop()
+            if labels[n] is None:
+                labels[n] = first
+                waiting.extend(edges[n])
+    return labels
 
 
 @dataset("jddc", chinese=True)
 def jddc(data):
-    return candidates("JDDC dev", find(data, "jddc/dev/select.txt")[0])
+    return chinese_sentences("JDDC dev", find(data, "jddc/dev/select.txt")[0])
 
 
 @dataset("ecd", chinese=True)
 def ecd(data):
-    return candidates("ECD dev", find(data, "edc/dev/select.txt")[0])
+    return chinese_sentences("ECD dev", find(data, "edc/dev/select.txt")[0])
 
 
 # Search and measures
