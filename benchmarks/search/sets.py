@@ -376,8 +376,8 @@ def search(program, folder, task, depth, options):
     return hits
 
 
-def relevance(query, hits, task, depth):
-    """Returns for each hit that counts whether it is relevant."""
+def counted(query, hits, task, depth):
+    """Returns the hits that count, best first."""
     if task.single:
         hits = list(dict.fromkeys(item.rsplit("#", 1)[0] for item in hits))
     if "judged" in query:
@@ -386,12 +386,11 @@ def relevance(query, hits, task, depth):
         rest = sorted(query["judged"] - set(hits))
         random.Random(0).shuffle(rest)
         hits += rest
-    hits = [item for item in hits if item not in query.get("excluded", ())][:depth]
-    return np.array([item in query["relevant"] for item in hits], bool)
+    return [item for item in hits if item not in query.get("excluded", ())][:depth]
 
 
 def measures(query, hits, task, depth):
-    found = relevance(query, hits, task, depth)
+    found = np.array([item in query["relevant"] for item in counted(query, hits, task, depth)], bool)
     ranks = np.flatnonzero(found) + 1
     reciprocal = 1 / ranks[0] if len(ranks) else 0.0
     if task.single:
@@ -421,15 +420,15 @@ def report(task, results, names):
 
 
 def show(task, hits, texts, depth, count):
-    """Prints the first answers of some queries with the relevant ones marked, to read them."""
+    """Prints the first hits of some queries, with `+` for the relevant ones, to read them."""
     for query, found in list(zip(task.queries, hits))[:count]:
         request = query["request"]
         for turn in request.get("context", []):
             print(f"      {turn}")
-        print(f"  ? {request.get('query', request.get('like'))}")
-        found = [item for item in found if item not in query.get("excluded", ())]
-        for item, good in list(zip(found, relevance(query, found, task, depth)))[:5]:
-            print(f"    {'+' if good else '-'} {item}  {texts.get(item, '')[:200]}")
+        text = request.get("query") or texts[request["like"]]
+        print(f"  ? {text[:200]}")
+        for item in counted(query, found, task, depth)[:5]:
+            print(f"    {'+' if item in query['relevant'] else '-'} {item}  {texts[item][:200]}")
 
 
 def main():
@@ -466,6 +465,7 @@ def main():
             skipped.append(f"{name}: skipped, {reason}")
             continue
         texts = {f"{d['id']}#{n}": turn["text"] for d in dialogues for n, turn in enumerate(d["turns"], 1)}
+        texts.update((d["id"], " / ".join(turn["text"] for turn in d["turns"])) for d in dialogues)
         with tempfile.TemporaryDirectory() as folder:
             index(program, folder, dialogues, model)
             for task in tasks:
