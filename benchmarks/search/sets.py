@@ -33,7 +33,11 @@ SETS = {}
 
 @dataclasses.dataclass
 class Task:
-    """Queries in a corpus. A query has the fields `request` and `relevant` (ids); `excluded` and `judged` are optional."""
+    """Queries in a corpus.
+
+    A query has the fields `request` and `relevant` (ids). Optional fields are `excluded`, ids that do not count, and
+    `judged`, the only ids that count.
+    """
 
     name: str
     queries: list
@@ -438,7 +442,8 @@ def main():
     parser.add_argument("--only", metavar="NAME,…", help=f"sets to measure: {', '.join(SETS)}")
     parser.add_argument("--model", help="model of the English sets [default: the program's default]")
     parser.add_argument("--chinese-model", help="multilingual model of the Chinese sets [default: DATA/e5]")
-    parser.add_argument("--rows", nargs="+", default=[], metavar="OPTIONS", help='more columns: options of `search`, such as "--fusion rrf"; write a single option as " --exact"')
+    rows_help = 'more columns: options of `search`, such as "--fusion rrf"; begin a flag with a space: " --exact"'
+    parser.add_argument("--rows", nargs="+", default=[], metavar="OPTIONS", help=rows_help)
     parser.add_argument("--depth", type=int, help="number of hits that count, at most the depth of the set")
     parser.add_argument("--show", type=int, default=0, metavar="N", help="print the first answers to N queries")
     options = parser.parse_intermixed_args()
