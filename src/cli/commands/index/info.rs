@@ -10,11 +10,12 @@ use turnwise_core::files;
 use turnwise_corpus::Dialogue;
 use turnwise_index::{
     dense::{self, DenseReader},
-    lexical::Lexical,
+    lexical::{Lexical, detect_analyzer},
     vectors::{Coverage, Kind, Reached, VectorReader},
 };
 use turnwise_search::Tuning;
 use turnwise_store::{LogUsage, Snapshot};
+use turnwise_text::Analyzer;
 
 /// Result of `turnwise index info`, printed as text or JSON.
 #[derive(Serialize)]
@@ -168,11 +169,27 @@ fn words(root: &Path, snapshot: &Snapshot, outdated: &mut Vec<Outdated>) -> Opti
         Ok(_) => report("the lexical index is out of date".to_owned(), "build"),
         Err(e) => report(format!("the lexical index cannot be used: {e}"), "rebuild"),
     }
-    Some(Words {
+    let words = Words {
         analyzer: Lexical::analyzer_name(root).ok().flatten(),
         analyzer_description: Lexical::analyzer_description(root).ok().flatten(),
         usable: opened.is_ok(),
-    })
+    };
+    if let Some(language) = language_to_stem(&words, snapshot) {
+        let what = format!("the dialogues are in {language}, but words are not stemmed");
+        report(what, "build --analyzer auto");
+    }
+    Some(words)
+}
+
+/// Returns the language of the dialogues if a lexical index without stemming could stem it. An index from before the
+/// detection of languages is such an index.
+fn language_to_stem(words: &Words, snapshot: &Snapshot) -> Option<&'static str> {
+    let name = words.analyzer.as_ref().filter(|_| words.usable)?;
+    // The description of a detected analyzer says so.
+    if words.analyzer_description.as_ref() != Some(name) || name.parse::<Analyzer>().ok()?.language().is_some() {
+        return None;
+    }
+    detect_analyzer(snapshot).ok()?.language()
 }
 
 fn of_vectors(
