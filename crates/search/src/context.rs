@@ -29,7 +29,7 @@ use super::{
     query::Query,
 };
 use turnwise_core::{IdKey, Result, TurnNo};
-use turnwise_corpus::SpokenTurn;
+use turnwise_corpus::{Dialogue, SpokenTurn};
 use turnwise_index::{
     engine::{Candidate, Engine, Prefetch, Version, View},
     vectors::Kind,
@@ -122,6 +122,8 @@ struct Conversation<'a, 't> {
     /// For each candidate of the lexical list, by position in `turns`: the score of each term. If the terms are not
     /// known, one number, the total score.
     words: HashMap<usize, Vec<f32>>,
+    /// True if the query names a speaker of the dialogue.
+    participant: bool,
 }
 
 impl<'a> ContextScorer<'a> {
@@ -183,27 +185,37 @@ impl<'a> ContextScorer<'a> {
         Ok(scores)
     }
 
-    /// Returns the contribution of each term to the BM25 score of a candidate, highest first. `all` are all candidates
-    /// of the search.
+    /// Returns the contribution of each term to the BM25 score of a candidate, highest first. `dialogue` is the dialogue
+    /// of the candidate, and `all` are all candidates of the search.
     pub(super) fn terms(
         &self,
         candidate: &FusedCandidate,
+        dialogue: &Dialogue,
         all: &[FusedCandidate],
-    ) -> Result<Vec<ContextTerm>> {
-        let own: Vec<&FusedCandidate> = all.iter().filter(|c| c.dialogue == candidate.dialogue).collect();
-        let mut terms: Vec<ContextTerm> = Vec::new();
-        self.read(candidate.dialogue, candidate.version, &own, &mut |conversation| {
-            let Some(at) = conversation.position(candidate.turn) else { return };
-            let best = conversation.best_words(at).into_iter().zip(self.terms);
-            let found = best.filter(|((score, _), _)| *score > 0.0);
-            terms.extend(found.map(|((score, place), term)| ContextTerm {
+    ) -> Vec<ContextTerm> {
+        let turns = SpokenTurn::all_of(dialogue);
+        let mut conversation = Conversation::new(&turns);
+        let Some(at) = conversation.position(candidate.turn) else { return Vec::new() };
+        for other in all.iter().filter(|other| other.version == candidate.version) {
+            let (Some(ranked), Some(place)) = (other.bm25, conversation.position(other.turn)) else {
+                continue;
+            };
+            if NEIGHBORS.iter().any(|(distance, _, _)| conversation.neighbor(at, *distance) == Some(place)) {
+                let words = self.word_scores(&conversation.turns[place].text, ranked.score);
+                conversation.words.insert(place, words);
+            }
+        }
+        let best = conversation.best_words(at).into_iter().zip(self.terms);
+        let found = best.filter(|((score, _), _)| *score > 0.0);
+        let mut terms: Vec<ContextTerm> = found
+            .map(|((score, place), term)| ContextTerm {
                 term: term.clone(),
                 turn: conversation.turns[place].number,
                 score,
-            }));
-        })?;
+            })
+            .collect();
         terms.sort_by(|a, b| b.score.total_cmp(&a.score));
-        Ok(terms)
+        terms
     }
 
     /// Calls `use_it` with a dialogue and the data of its candidates. Does nothing if the dialogue does not exist in
@@ -219,8 +231,8 @@ impl<'a> ContextScorer<'a> {
             if current != version {
                 return Ok(());
             }
-            let turns = turns.iter().filter(|turn| !turn.text.trim().is_empty()).collect();
-            let mut conversation = Conversation { turns, vectors: HashMap::new(), words: HashMap::new() };
+            let mut conversation = Conversation::new(turns);
+            conversation.participant = conversation.turns.iter().any(|turn| self.is_by_named_speaker(turn));
             for candidate in candidates {
                 let Some(at) = conversation.position(candidate.turn) else { continue };
                 if let Some(ranked) = candidate.bm25 {
@@ -266,18 +278,20 @@ impl<'a> ContextScorer<'a> {
     }
 
     fn score(&self, conversation: &Conversation<'_, '_>, version: Version, at: usize) -> ContextScore {
-        let named = |turn: &&SpokenTurn<'_>| {
-            let speaker = turn.speaker.as_ref();
-            self.speakers.binary_search_by(|known| known.as_str().cmp(speaker)).is_ok()
-        };
         ContextScore {
             cosine: self.vector.and_then(|vector| conversation.cosine(at, vector)),
             bm25: conversation.best_words(at).iter().map(|(score, _)| score).sum(),
-            speaker: named(&conversation.turns[at]),
-            participant: !self.speakers.is_empty() && conversation.turns.iter().any(named),
+            speaker: self.is_by_named_speaker(conversation.turns[at]),
+            participant: conversation.participant,
             date: self.is_on_named_date(conversation.turns[at]),
             earlier: self.earlier.map(|earlier| self.earlier_score(earlier, conversation, version, at)),
         }
+    }
+
+    /// Returns whether the query names the speaker of a turn.
+    fn is_by_named_speaker(&self, turn: &SpokenTurn<'_>) -> bool {
+        let speaker = turn.speaker.as_ref();
+        self.speakers.binary_search_by(|known| known.as_str().cmp(speaker)).is_ok()
     }
 
     /// Returns whether a turn was said on a date that the query names, or mentions such a date.
@@ -311,7 +325,16 @@ impl<'a> ContextScorer<'a> {
     }
 }
 
-impl Conversation<'_, '_> {
+impl<'t> Conversation<'_, 't> {
+    fn new(turns: &'t [SpokenTurn<'t>]) -> Self {
+        Conversation {
+            turns: turns.iter().filter(|turn| !turn.text.trim().is_empty()).collect(),
+            vectors: HashMap::new(),
+            words: HashMap::new(),
+            participant: false,
+        }
+    }
+
     /// Returns the position of a turn among the turns with text.
     fn position(&self, turn: Option<TurnNo>) -> Option<usize> {
         let turn = turn?;

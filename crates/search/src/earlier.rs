@@ -4,9 +4,9 @@
 //! therefore looks for turns that are similar to the query, and that come after turns similar to those before the query.
 //! The less the query says, the more the turns before it count.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
-use turnwise_core::{Result, TurnNo, vectors::normalize};
+use turnwise_core::{IdKey, Result, TurnNo, vectors::normalize};
 use turnwise_corpus::filter::Filter;
 use turnwise_encoder::Vectors;
 use turnwise_index::{
@@ -111,30 +111,52 @@ impl EarlierLists {
     pub(super) fn next_turns(&self, view: &dyn View, filter: Option<&Filter>) -> Result<Vec<Candidate>> {
         view.prefetch(Kind::Utterances, &self.dense, Prefetch::Records)?;
         view.prefetch(Kind::Utterances, &self.bm25, Prefetch::Records)?;
-        let mut found = Vec::new();
+        // Each dialogue is read only once. A long one can have all candidates.
+        let mut by_dialogue: BTreeMap<(Version, IdKey), Vec<&Candidate>> = BTreeMap::new();
         for candidate in self.dense.iter().chain(&self.bm25) {
-            let Some(turn) = candidate.turn else { continue };
-            let mut next = None;
-            view.read_turns(candidate.dialogue, &mut |version, turns| {
-                let mut later = turns.iter().skip_while(|later| later.number <= turn);
-                next = later
-                    .find(|turn| !turn.text.trim().is_empty())
-                    .filter(|_| version == candidate.version)
-                    .map(|turn| turn.number);
+            by_dialogue.entry((candidate.version, candidate.dialogue)).or_default().push(candidate);
+        }
+        let mut found = Vec::new();
+        for ((version, key), members) in by_dialogue {
+            let first = found.len();
+            view.read_turns(key, &mut |current, turns| {
+                if current != version {
+                    return Ok(());
+                }
+                let spoken: Vec<TurnNo> = turns
+                    .iter()
+                    .filter(|turn| !turn.text.trim().is_empty())
+                    .map(|turn| turn.number)
+                    .collect();
+                for candidate in &members {
+                    let Some(turn) = candidate.turn else { continue };
+                    let next = spoken.partition_point(|number| *number <= turn);
+                    found.extend(spoken.get(next).map(|next| Candidate {
+                        turn: Some(*next),
+                        score: 0.0,
+                        ..**candidate
+                    }));
+                }
                 Ok(())
             })?;
-            let Some(next) = next else { continue };
-            if let Some(filter) = filter {
-                let Some((_, dialogue)) = view.record(candidate.dialogue)? else { continue };
-                if !dialogue
-                    .turns
+            if let Some(filter) = filter.filter(|_| found.len() > first) {
+                let followers: HashSet<TurnNo> =
+                    found[first..].iter().filter_map(|candidate| candidate.turn).collect();
+                let record = view.record(key)?.filter(|(current, _)| *current == version);
+                let admitted: HashSet<TurnNo> = record
                     .iter()
-                    .any(|turn| turn.number == next && filter.matches_turn(&dialogue, turn))
-                {
-                    continue;
-                }
+                    .flat_map(|(_, dialogue)| {
+                        let turns = dialogue.turns.iter();
+                        let wanted = turns.filter(|turn| followers.contains(&turn.number));
+                        wanted.filter(|turn| filter.matches_turn(dialogue, turn)).map(|turn| turn.number)
+                    })
+                    .collect();
+                let mut n = 0;
+                found.retain(|candidate| {
+                    n += 1;
+                    n <= first || candidate.turn.is_some_and(|turn| admitted.contains(&turn))
+                });
             }
-            found.push(Candidate { turn: Some(next), score: 0.0, ..*candidate });
         }
         Ok(found)
     }

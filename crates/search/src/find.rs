@@ -105,6 +105,7 @@ impl Searcher {
                     stretch,
                     too_low: &too_low,
                     threads: RefCell::default(),
+                    records: RefCell::default(),
                 }
                 .build(ranked)
             })?;

@@ -5,6 +5,7 @@ use std::{
     borrow::Cow,
     cell::{Cell, RefCell},
     collections::HashMap,
+    rc::Rc,
 };
 
 use super::{
@@ -14,7 +15,7 @@ use super::{
 use turnwise_core::{IdKey, Result, vectors::cosine};
 use turnwise_corpus::{Dialogue, Turn};
 use turnwise_index::{
-    engine::{Candidate, Engine, Prefetch, View},
+    engine::{Candidate, Engine, Prefetch, Version, View},
     vectors::Kind,
 };
 
@@ -32,12 +33,20 @@ pub(super) struct HitBuilder<'a> {
     pub(super) too_low: &'a Cell<usize>,
     /// For each dialogue, the key of its thread. Contains the dialogues whose thread is known. Used to group by thread.
     pub(super) threads: RefCell<HashMap<IdKey, IdKey>>,
+    /// Records that were read last. A long dialogue can have many hits.
+    pub(super) records: RefCell<HashMap<IdKey, Option<Record>>>,
 }
+
+/// Version of a dialogue, and the dialogue.
+pub(super) type Record = (Version, Rc<Dialogue>);
+
+/// Maximum number of records that are kept.
+const KEPT_RECORDS: usize = 64;
 
 /// A candidate whose record has been read.
 struct LoadedCandidate {
     candidate: FusedCandidate,
-    dialogue: Dialogue,
+    dialogue: Rc<Dialogue>,
     /// Index of the turn in the dialogue. `None` if the candidate is a whole dialogue.
     at: Option<usize>,
 }
@@ -141,12 +150,25 @@ impl HitBuilder<'_> {
         }
     }
 
+    fn record(&self, key: IdKey) -> Result<Option<Record>> {
+        if let Some(known) = self.records.borrow().get(&key) {
+            return Ok(known.clone());
+        }
+        let read = self.view.record(key)?.map(|(version, dialogue)| (version, Rc::new(dialogue)));
+        let mut records = self.records.borrow_mut();
+        if records.len() >= KEPT_RECORDS {
+            records.clear();
+        }
+        records.insert(key, read.clone());
+        Ok(read)
+    }
+
     /// Reads the records of candidates with equal scores and sorts them by id, descending.
     fn load_sorted(&self, ties: Vec<FusedCandidate>) -> Result<Vec<LoadedCandidate>> {
         let mut all = Vec::with_capacity(ties.len());
         for candidate in ties {
             let itself = self.query.itself == Some((candidate.dialogue, candidate.turn));
-            let Some((version, dialogue)) = self.view.record(candidate.dialogue)? else { continue };
+            let Some((version, dialogue)) = self.record(candidate.dialogue)? else { continue };
             // Skip versions that have been replaced since the candidate was indexed.
             if itself || version != candidate.version {
                 continue;
@@ -201,8 +223,8 @@ impl HitBuilder<'_> {
             dialogue: dialogue.id.to_string(),
             thread: dialogue.thread().map(Cow::into_owned),
             time: dialogue.started(),
-            title: dialogue.title,
-            domains: dialogue.domains,
+            title: dialogue.title.clone(),
+            domains: dialogue.domains.clone(),
             turns,
             more: self.request.group.map(|_| 0),
             explanation,
@@ -267,8 +289,8 @@ impl HitBuilder<'_> {
             explanation.terms = self.view.explain(self.query.kind, words, &dialogue.id, candidate.turn)?;
         }
         if let Some(context) = &mut explanation.context {
-            context.terms =
-                ContextScorer::new(self.engine, self.view, self.query, self.earlier).terms(candidate, all)?;
+            context.terms = ContextScorer::new(self.engine, self.view, self.query, self.earlier)
+                .terms(candidate, dialogue, all);
         }
         Ok(explanation)
     }

@@ -14,8 +14,9 @@ use turnwise_text::dates::NamedDate;
 /// Number of years before the present in which a date without a year is looked for.
 const YEARS: i16 = 10;
 
-/// Maximum number of conditions in one of the filters. A filter has at most 64, and the filter of the request is added.
-const MAX_CONDITIONS: usize = 32;
+/// Maximum number of alternatives in one of the filters. A date has two conditions, and a filter has at most 64, with
+/// those of the request. If there are more, the first ones are used.
+const MAX_ALTERNATIVES: usize = 31;
 
 impl Searcher {
     /// Adds to each list its best candidates among the turns that match the filter of the request and are by a speaker, or
@@ -29,15 +30,8 @@ impl Searcher {
     ) -> Result<()> {
         let filter = request.combined_filter()?;
         let this_year = jiff::Timestamp::now().to_zoned(jiff::tz::TimeZone::UTC).year();
-        for conditions in [of_speakers(&query.speakers), of_dates(&query.dates, this_year)] {
-            if conditions.is_empty() || conditions.len() > MAX_CONDITIONS {
-                continue;
-            }
-            let named: Filter = conditions.join(" or ").parse()?;
-            let both = match &filter {
-                Some(filter) => filter.and(&named)?,
-                None => named,
-            };
+        for alternatives in [of_speakers(&query.speakers), of_dates(&query.dates, this_year)] {
+            let Some(both) = with_alternatives(filter.as_ref(), &alternatives) else { continue };
             let mut view = self.engine().view();
             view.admit(&both, query.kind, SearchModes { dense: true, lexical: true })?;
             if let Some(vector) = &query.vector {
@@ -49,6 +43,24 @@ impl Searcher {
         }
         Ok(())
     }
+}
+
+/// Returns the filter of the request with a further condition: one of the alternatives. Leaves out the last alternatives
+/// if there are too many for one filter. Returns `None` if there is no room for any, or if there are none.
+fn with_alternatives(filter: Option<&Filter>, alternatives: &[String]) -> Option<Filter> {
+    let mut count = alternatives.len().min(MAX_ALTERNATIVES);
+    while count > 0 {
+        let named = alternatives[..count].join(" or ").parse::<Filter>();
+        let both = named.and_then(|named| match filter {
+            Some(filter) => filter.and(&named),
+            None => Ok(named),
+        });
+        if let Ok(both) = both {
+            return Some(both);
+        }
+        count /= 2;
+    }
+    None
 }
 
 /// Adds the candidates that are not in the list yet, and sorts the list by score.
@@ -63,14 +75,14 @@ fn of_speakers(names: &[String]) -> Vec<String> {
     names.iter().map(|name| format!("speaker=\"{}\"", quoted(name))).collect()
 }
 
-/// Returns the conditions of dates. A date without a year has one for each of the last years.
+/// Returns the conditions of dates. A date without a year has one for each of the last years, the present year first.
 fn of_dates(dates: &[NamedDate], this_year: i16) -> Vec<String> {
-    let days = dates.iter().flat_map(|date| {
-        let years = match date.year {
-            Some(year) => year..=year,
-            None => this_year.saturating_sub(YEARS)..=this_year,
-        };
-        years.filter_map(|year| date.range_in(year))
+    // If there are too many, the dates with a year and the recent years are kept.
+    let days = (0..=YEARS).flat_map(|age| {
+        dates.iter().filter_map(move |date| match date.year {
+            Some(year) => date.range_in(year).filter(|_| age == 0),
+            None => date.range_in(this_year.saturating_sub(age)),
+        })
     });
     days.filter_map(|days| {
         let after = days.last.tomorrow().ok()?;
@@ -90,9 +102,31 @@ mod tests {
         assert_eq!(speakers, [r#"speaker="Ann \"A\" Smith""#, r#"speaker="Bo\\b""#]);
         let dates = of_dates(&named_dates("on 31 December 2023 or 8 May"), 2026);
         assert_eq!(dates[0], "(time>=2023-12-31 and time<2024-01-01)");
-        assert_eq!((dates.len(), dates[11].as_str()), (12, "(time>=2026-05-08 and time<2026-05-09)"));
+        assert_eq!((dates.len(), dates[1].as_str()), (12, "(time>=2026-05-08 and time<2026-05-09)"));
+        assert_eq!(dates[11], "(time>=2016-05-08 and time<2016-05-09)");
         for conditions in [speakers, dates] {
             conditions.join(" or ").parse::<Filter>().unwrap();
         }
+    }
+
+    #[test]
+    fn many_names_and_dates_fit_into_the_filter_of_the_request() {
+        let conditions = |count: usize| vec!["turn=1"; count].join(" or ");
+        let long: Filter = conditions(63).parse().unwrap();
+        let full: Filter = conditions(64).parse().unwrap();
+        let names: Vec<String> = (0..70).map(|n| format!("Ann {n}")).collect();
+        let speakers = of_speakers(&names);
+        let dates = of_dates(&named_dates("on 8 May, 9 May, 10 May, 11 May or 31 December 9999"), 2026);
+        for alternatives in [&speakers, &dates] {
+            let own = with_alternatives(None, alternatives).unwrap();
+            assert!(own.as_str().contains(&alternatives[MAX_ALTERNATIVES - 1]));
+            let short = "role=user".parse().unwrap();
+            assert!(
+                with_alternatives(Some(&short), alternatives).unwrap().as_str().len() > own.as_str().len()
+            );
+            assert!(with_alternatives(Some(&full), alternatives).is_none());
+        }
+        assert!(with_alternatives(Some(&long), &speakers).unwrap().as_str().ends_with("(speaker=\"Ann 0\")"));
+        assert!(with_alternatives(None, &[]).is_none());
     }
 }

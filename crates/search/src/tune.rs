@@ -179,7 +179,8 @@ impl Searcher {
             fusion: Some(FusionOptions { method: Some(method), ..FusionOptions::default() }),
             ..labeled.request.clone()
         };
-        // Only context fusion recognizes speakers in the query, so its candidate lists can be different.
+        // Only context fusion recognizes speakers and dates in the query, and compares the turns before it. Its candidate
+        // lists can therefore be different.
         let request = [FusionMethod::Context, FusionMethod::Weighted].map(request);
         request[0].check()?;
         let mut view = self.engine.view();
@@ -189,7 +190,8 @@ impl Searcher {
         }
         let view = view.as_ref();
         let with_context = self.judge(view, &request[0], &labeled.relevant)?;
-        let same = with_context.query.speakers.is_empty();
+        let Query { speakers, dates, earlier, .. } = &with_context.query;
+        let same = speakers.is_empty() && dates.is_empty() && earlier.is_none();
         let without = if same { None } else { Some(self.judge(view, &request[1], &labeled.relevant)?) };
         let judge = |fusion: &Fusion| match (&without, fusion.method) {
             (Some(without), FusionMethod::Weighted | FusionMethod::Rrf) => without.quality(fusion),
