@@ -16,6 +16,7 @@ mod changes;
 mod clients;
 mod compact;
 mod context_cca;
+mod conversations;
 mod corpus;
 mod dense;
 mod embed;

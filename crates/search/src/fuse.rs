@@ -89,6 +89,8 @@ pub(super) fn fuse(
         }
     }
     let mut all: Vec<FusedCandidate> = found.into_values().collect();
+    // Candidates in one dialogue follow each other, so that the dialogue is read only once.
+    all.sort_unstable_by_key(|candidate| (candidate.version, candidate.turn));
     if mode == Mode::Hybrid {
         match fusion.method {
             FusionMethod::Context => {

@@ -10,7 +10,7 @@ use turnwise_core::Result;
 use turnwise_corpus::Role;
 use turnwise_index::engine::Engine;
 
-/// Maximum number of speakers with the same first name that are considered.
+/// Maximum number of speakers with the same first name. If there are more, the first name alone names nobody.
 const NAMESAKES: usize = 64;
 
 /// Maximum number of speakers in an index in which a name in lower case, or at the start of the query, counts as a
@@ -41,12 +41,13 @@ impl NamedSpeakers {
             if analyzer.is_function_word(word) || !matches!(Role::from(word), Role::Other(_)) {
                 continue;
             }
-            let mut speakers = engine.speakers(word, NAMESAKES)?;
-            if !is_capital {
-                speakers.extend(engine.speakers(&capitalized(word), NAMESAKES)?);
-            }
+            let mut speakers = with_name(engine, word)?;
             if speakers.is_empty() {
                 continue;
+            }
+            let many = speakers.len() > NAMESAKES;
+            if let (true, Some(next)) = (many, words.get(n)) {
+                speakers.extend(with_name(engine, &query[words[n - 1].start..next.end])?);
             }
             // The longest name in the query: "Ann Smith" names fewer speakers than "Ann".
             let mut end = n;
@@ -56,6 +57,9 @@ impl NamedSpeakers {
                     break;
                 }
                 end += 1;
+            }
+            if end == n && many {
+                continue;
             }
             if end == n && !(is_capital && n > 1) && !possessive(query, words[n - 1].end) {
                 let is_few = match few {
@@ -126,9 +130,32 @@ fn possessive(text: &str, at: usize) -> bool {
         && rest.next().is_none_or(|c| !c.is_alphanumeric())
 }
 
-fn capitalized(word: &str) -> String {
-    let mut chars = word.chars();
-    chars.next().map_or_else(String::new, |first| first.to_uppercase().chain(chars).collect())
+/// Returns the speakers whose name is `name`, or begins with it, in usual upper and lower case.
+fn with_name(engine: &dyn Engine, name: &str) -> Result<Vec<String>> {
+    let lower = name.to_lowercase();
+    let mut variants = vec![name.to_owned(), capitalized(&lower), name.to_uppercase(), lower];
+    variants.sort_unstable();
+    variants.dedup();
+    let mut speakers = Vec::new();
+    for variant in &variants {
+        speakers.extend(engine.speakers(variant, NAMESAKES + 1)?);
+    }
+    Ok(speakers)
+}
+
+/// Returns a name with the first letter of each word in upper case.
+fn capitalized(name: &str) -> String {
+    let mut start = true;
+    let mut capitalized = String::with_capacity(name.len());
+    for c in name.chars() {
+        if start {
+            capitalized.extend(c.to_uppercase());
+        } else {
+            capitalized.push(c);
+        }
+        start = c == ' ';
+    }
+    capitalized
 }
 
 #[cfg(test)]
@@ -160,6 +187,26 @@ mod tests {
         // Roles are not names, and a part of a word is not a word.
         assert_eq!(found("what did the user say in Bonn"), of("", "what did the user say in Bonn"));
         assert_eq!(found(""), of("", ""));
+    }
+
+    #[test]
+    fn names_are_found_in_upper_and_lower_case() {
+        let (_dir, searcher) = dialogue_index(&["ann", "BO", "Cy", "Şule", "Ann Lee"]);
+        let speakers = |query: &str| named(searcher.engine(), query).0.join(", ");
+        assert_eq!(speakers("What did Ann say to Bo and CY?"), "Ann Lee, BO, Cy, ann");
+        assert_eq!(speakers("what did ann say to bo and şule"), "Ann Lee, BO, ann, Şule");
+        assert_eq!(speakers("ANN LEE"), "Ann Lee");
+    }
+
+    #[test]
+    fn a_first_name_of_many_speakers_names_nobody() {
+        let names: Vec<String> = (10..80).map(|n| format!("Ann P{n}")).collect();
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        let (_dir, searcher) = dialogue_index(&names);
+        let of = |query: &str| named(searcher.engine(), query).0;
+        assert_eq!(of("what did Ann say"), [] as [&str; 0]);
+        assert_eq!(of("what did Ann P79 say"), ["Ann P79"]);
+        assert_eq!(of("what did ann p79 say"), ["Ann P79"]);
     }
 
     #[test]

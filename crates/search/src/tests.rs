@@ -15,6 +15,7 @@ use turnwise_index::{
 use turnwise_store::{Prepared, Store};
 
 mod context;
+mod odd_input;
 
 const WORDS: [&str; 8] = ["card", "refund", "parcel", "late", "hotel", "room", "please", "thanks"];
 

@@ -4,6 +4,7 @@ mod folder;
 mod view;
 
 use std::{
+    cell::RefCell,
     path::{Path, PathBuf},
     sync::{Arc, Mutex, OnceLock},
 };
@@ -259,7 +260,7 @@ impl Engine for Embedded {
     }
 
     fn view(&self) -> Box<dyn View + '_> {
-        Box::new(view::EmbeddedView { engine: self, filtered: None })
+        Box::new(view::EmbeddedView { engine: self, filtered: None, last_read: RefCell::default() })
     }
 
     fn created(&self) -> Option<Time> {

@@ -2,6 +2,8 @@
 
 use std::{
     borrow::Cow,
+    cell::RefCell,
+    rc::Rc,
     sync::{Arc, OnceLock, PoisonError},
 };
 
@@ -28,6 +30,8 @@ pub(super) struct EmbeddedView<'a> {
     pub(super) engine: &'a Embedded,
     /// Result of the last [`View::admit`]; `None` to search all items.
     pub(super) filtered: Option<Arc<Filtered>>,
+    /// The dialogue that `cosine` read last: a long dialogue can have many candidates.
+    pub(super) last_read: RefCell<Option<(IdKey, Rc<Dialogue>)>>,
 }
 
 fn query_of(lexical: &Lexical, words: &KeywordQuery) -> LexicalQuery {
@@ -109,7 +113,16 @@ impl View for EmbeddedView<'_> {
     }
 
     fn cosine(&self, _: Kind, found: &Candidate, vector: &[f32]) -> Result<Option<f32>> {
-        let Some((_, dialogue)) = self.record(found.dialogue)? else { return Ok(None) };
+        let known = self.last_read.borrow().as_ref().filter(|(key, _)| *key == found.dialogue).cloned();
+        let dialogue = match known {
+            Some((_, dialogue)) => dialogue,
+            None => {
+                let Some((_, dialogue)) = self.record(found.dialogue)? else { return Ok(None) };
+                let dialogue = Rc::new(dialogue);
+                *self.last_read.borrow_mut() = Some((found.dialogue, Rc::clone(&dialogue)));
+                dialogue
+            }
+        };
         let turn = found.turn.map(|number| dialogue.turns.iter().find(|turn| turn.number == number));
         if turn == Some(None) {
             return Ok(None);

@@ -176,7 +176,7 @@ fn a_turn_is_found_after_turns_like_those_before_the_query() {
 }
 
 /// Creates an index of many turns of Bo about parcels, and one turn of Ann of a different day.
-fn crowd() -> (tempfile::TempDir, Searcher) {
+pub(super) fn crowd() -> (tempfile::TempDir, Searcher) {
     let said =
         |n: u32| json!({"speaker": "Bo", "text": format!("parcel late room{n}"), "time": "2023-05-09"});
     let mut turns: Vec<_> = (0..40).map(said).collect();

@@ -61,6 +61,7 @@ pub(super) fn run(file: &Path, run: Option<&str>, base: SearchRequest, context: 
     let mut out = BufWriter::new(anstream::stdout().lock());
     let mut warned = std::collections::BTreeSet::new();
     let mut done = 0;
+    let mut failed = None;
     for group in all.chunks(GROUP) {
         if signals::stopped() {
             out.flush().at("write to", "standard output")?;
@@ -69,7 +70,17 @@ pub(super) fn run(file: &Path, run: Option<&str>, base: SearchRequest, context: 
         }
         let requests: Vec<SearchRequest> = group.iter().map(|query| query.request.clone()).collect();
         for (query, response) in group.iter().zip(searcher.search_all(&requests)) {
-            let response = response.map_err(|e| at(&name, query.line, e))?;
+            let response = match response.map_err(|e| at(&name, query.line, e)) {
+                Ok(response) => response,
+                // A query that cannot be answered, such as `like` with an unknown id, does not stop the others.
+                Err(e @ Error::Data { .. }) => {
+                    if let Some(earlier) = failed.replace(e) {
+                        progress.say(&format!("error: {}", earlier.message_and_hint()));
+                    }
+                    continue;
+                }
+                Err(e) => return Err(e),
+            };
             for warning in &response.warnings {
                 if warned.insert(warning.clone()) {
                     progress.say(&format!("warning: {warning}"));
@@ -84,7 +95,11 @@ pub(super) fn run(file: &Path, run: Option<&str>, base: SearchRequest, context: 
         }
         progress.set(done, done);
     }
-    out.flush().at("write to", "standard output")
+    out.flush().at("write to", "standard output")?;
+    match failed {
+        Some(e) => Err(e),
+        None => Ok(()),
+    }
 }
 
 /// Parses a line: either a plain query, or a JSON object with fields that override the command's options.
