@@ -110,16 +110,13 @@ fn odd_contexts_give_finite_scores() {
             let plain = SearchRequest { context: Vec::new(), ..request.clone() };
             let found = checked(&searcher, &request);
             if decay == 0.0 || context.iter().all(|turn| turn.trim().is_empty()) {
-                assert_eq!(
-                    found.hits.iter().map(|hit| (&hit.id, hit.score)).collect::<Vec<_>>(),
-                    searcher
-                        .search(&plain)
-                        .unwrap()
-                        .hits
-                        .iter()
-                        .map(|hit| (&hit.id, hit.score))
-                        .collect::<Vec<_>>()
-                );
+                // The weighted sum of the vectors can differ in the last digits.
+                let expected = searcher.search(&plain).unwrap().hits;
+                assert_eq!(found.hits.len(), expected.len());
+                for (hit, expected) in found.hits.iter().zip(&expected) {
+                    assert_eq!(hit.id, expected.id);
+                    assert!((hit.score - expected.score).abs() < 1e-5);
+                }
             }
             let rerank = Rerank { by: RerankMethod::Maxsim, ..Rerank::default() };
             checked(&searcher, &SearchRequest { rerank: Some(rerank), ..request.clone() });
