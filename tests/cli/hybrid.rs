@@ -46,7 +46,7 @@ fn hybrid_search_explains_each_hit() {
     let text = t.run_args(&["search", "-i", "x", "my parcel is late", "-k", "2", "--explain"]).out;
     for outcome in [
         "1 × 0.",
-        " dense + 0.75 × ",
+        " dense + 0.5 × ",
         "dense, with neighboring turns: cosine 0.",
         "BM25, with neighboring turns: score ",
         ": in this turn",
@@ -131,7 +131,7 @@ fn context_turns_change_the_results() {
     let of_dialogue = search(&t, &["--context", "said.json", "how long does it take?"]);
     assert_eq!(ids(&of_dialogue), ids(&outcome));
     let text = t.run_args(&[&["search", "-i", "x"], &turns[..]].concat()).out;
-    assert!(text.starts_with("dense query: 0.57 × \"how long does it take?\" + 0.29 × "), "{text}");
+    assert!(text.starts_with("dense query: 0.49 × \"how long does it take?\" + 0.34 × "), "{text}");
     t.write("empty.txt", "\n\n");
     t.run("search -i x --context empty.txt").says(3, &["empty.txt has no text"]);
     t.run("search -i x").says(2, &["<QUERY>"]);
@@ -310,7 +310,7 @@ fn fusion_weights_are_tuned_on_relevant_results() {
     assert_eq!(&t.json("search -i x --queries queries.txt")["fusion"], best);
     assert_eq!(
         search(&t, &["parcel", "--rrf-k", "7"])["fusion"],
-        json!({"method": "context", "k": 7.0, "dense": 1.0, "bm25": 0.75, "speaker": 0.2})
+        json!({"method": "context", "k": 7.0, "dense": 1.0, "bm25": 0.5, "speaker": 0.2, "date": 0.2})
     );
     assert!(t.ok("index info -i x").contains("  tuned  --"));
     assert!(t.ok("search -i x parcel").contains(", hybrid search (tuned) in "));

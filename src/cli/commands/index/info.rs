@@ -186,7 +186,9 @@ fn words(root: &Path, snapshot: &Snapshot, outdated: &mut Vec<Outdated>) -> Opti
 fn language_to_stem(words: &Words, snapshot: &Snapshot) -> Option<&'static str> {
     let name = words.analyzer.as_ref().filter(|_| words.usable)?;
     // The description of a detected analyzer says so.
-    if words.analyzer_description.as_ref() != Some(name) || name.parse::<Analyzer>().ok()?.language().is_some() {
+    if words.analyzer_description.as_ref() != Some(name)
+        || name.parse::<Analyzer>().ok()?.language().is_some()
+    {
         return None;
     }
     detect_analyzer(snapshot).ok()?.language()
