@@ -198,7 +198,7 @@ fn a_filter_restricts_the_turns_of_a_question() {
     assert_eq!(outcome.values[3].each, [1.0, 1.0]);
     let error = |questions: &str| with(questions).err().unwrap().to_string();
     assert!(
-        error(r#"{"query":"a","evidence":["x#1"],"within":"thread=="}"#).contains("q.jsonl:1: `within`: ")
+        error(r#"{"query":"a","evidence":["x#1"],"within":"thread="}"#).contains("q.jsonl:1: `within`: ")
     );
     assert!(
         error(r#"{"query":"a"}"#)
