@@ -13,6 +13,10 @@ use turnwise_index::{engine::Engine, vectors::Kind};
 /// Standard deviation of the cosines of random pairs that fusion expects at least.
 const USUAL_DEVIATION: f32 = 0.09;
 
+/// Median cosine of random pairs from which cosines are stretched. Below it, the cosines of random texts are near 0, and
+/// their small spread is no fault of the model.
+const HIGH_MEDIAN: f32 = 0.5;
+
 /// Maximum factor.
 const MAX_FACTOR: f32 = 8.0;
 
@@ -41,7 +45,8 @@ impl Stretch {
     fn to_usual((center, deviation): (f32, f32)) -> Self {
         let factor = USUAL_DEVIATION / deviation;
         // Equal vectors have no spread.
-        Stretch { center, factor: if factor.is_finite() { factor.clamp(1.0, MAX_FACTOR) } else { 1.0 } }
+        let narrow = center >= HIGH_MEDIAN && factor.is_finite();
+        Stretch { center, factor: if narrow { factor.clamp(1.0, MAX_FACTOR) } else { 1.0 } }
     }
 
     /// Returns the stretched cosine.
@@ -61,7 +66,7 @@ mod tests {
         assert!((narrow.factor - 3.0).abs() < 1e-5);
         assert!((narrow.apply(0.83) - narrow.apply(0.8) - 0.09).abs() < 1e-5);
         assert!((narrow.apply(0.8) - 0.8).abs() < 1e-6);
-        for spread in [(0.2, 0.15), (0.2, 0.0), (0.2, f32::NAN)] {
+        for spread in [(0.2, 0.15), (0.2, 0.05), (0.8, 0.0), (0.2, f32::NAN)] {
             assert_eq!(Stretch::to_usual(spread).apply(0.37), 0.37, "{spread:?}");
         }
         assert_eq!(Stretch::to_usual((0.9, 1e-6)).factor, MAX_FACTOR);
