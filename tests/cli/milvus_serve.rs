@@ -64,13 +64,16 @@ fn requests_have_the_same_responses_as_for_a_local_index() {
     for (path, request) in [
         ("search", json!({"query": "my parcel never came", "mode": "bm25", "k": 30})),
         ("search", json!({"query": "my parcel never came", "mode": "dense", "filter": "role=user", "k": 20})),
-        ("search", json!({"query": "is there a refund"})),
+        ("search", json!({"query": "is there a refund", "candidates": 5000})),
         ("search", json!({"query": "refund", "of": "dialogues", "mode": "dense", "offset": 3, "k": 5})),
         (
             "search",
             json!({"query": "a late train", "rerank": {"by": "exact"}, "group": "dialogue", "explain": true}),
         ),
-        ("search", json!({"query": "is it late", "context": ["I wait for the train"], "window": 2})),
+        (
+            "search",
+            json!({"query": "is it late", "context": ["I wait for the train"], "candidates": 5000, "window": 2}),
+        ),
         ("similar", json!({"like": "deliveries-001#1", "mode": "dense"})),
         ("similar", json!({"like": "deliveries-001", "mode": "dense", "filter": "domain!=deliveries"})),
     ] {
