@@ -55,8 +55,8 @@ pub(super) trait CandidateScores {
     fn in_context(&self, candidates: &[FusedCandidate]) -> Result<Vec<ContextScore>>;
 }
 
-/// Fuses the dense and the lexical list, and returns all candidates, best first. `others` are candidates that are in no
-/// list or in any list. Candidates with equal scores are sorted later, by id.
+/// Fuses the dense and the lexical list, and returns all candidates, best first. `others` are further
+/// candidates, which can also be in a list. Candidates with equal scores are sorted later, by id.
 pub(super) fn fuse(
     mode: Mode,
     fusion: &Fusion,
@@ -132,15 +132,17 @@ impl Parts {
     fn of(fusion: &Fusion, candidate: &FusedCandidate, stretch: Stretch) -> Self {
         let rank = |ranked: RankedScore| 1.0 / (fusion.k + ranked.rank as f32);
         let context = candidate.context.unwrap_or_default();
+        let stretched = |cosine: Option<f32>| cosine.map(|cosine| stretch.apply(cosine));
         let (dense, bm25) = match fusion.method {
             FusionMethod::Context => {
-                (context.cosine, Some(scaled(context.bm25, CONTEXT_HALF_SCORE)).filter(|part| *part > 0.0))
+                let bm25 = Some(scaled(context.bm25, CONTEXT_HALF_SCORE)).filter(|part| *part > 0.0);
+                (stretched(context.cosine), bm25)
             }
             FusionMethod::Rrf => (candidate.dense.map(rank), candidate.bm25.map(rank)),
-            FusionMethod::Weighted => (
-                candidate.cosine.map(|cosine| stretch.apply(cosine)),
-                candidate.bm25.map(|ranked| scaled(ranked.score, BM25_HALF_SCORE)),
-            ),
+            FusionMethod::Weighted => {
+                let bm25 = candidate.bm25.map(|ranked| scaled(ranked.score, BM25_HALF_SCORE));
+                (stretched(candidate.cosine), bm25)
+            }
         };
         let named = [context.speaker, context.participant].into_iter().filter(|named| *named).count();
         let earlier = |score: EarlierScore| {
@@ -347,6 +349,32 @@ mod tests {
         assert!((of(2) - (0.4 + 1.0)).abs() < 1e-6 && (of(1) - 0.45).abs() < 1e-6);
         // The cosine is also computed for a candidate that only the lexical search has found.
         assert!((of(3) - (0.15 + 2.0 / 3.0)).abs() < 1e-6 && (of(4) - 0.35).abs() < 1e-6);
+    }
+
+    #[test]
+    fn cosines_are_stretched_by_all_methods_that_use_them() {
+        let candidate = FusedCandidate {
+            dialogue: IdKey::default(),
+            version: Version(1),
+            turn: None,
+            dense: Some(RankedScore { rank: 1, score: 0.9 }),
+            bm25: None,
+            cosine: Some(0.9),
+            score: 0.0,
+            context: Some(ContextScore {
+                cosine: Some(0.9),
+                earlier: Some(EarlierScore { weight: 2.0, cosine: 0.9, bm25: 0.0 }),
+                ..ContextScore::default()
+            }),
+            before: None,
+        };
+        let stretch = Stretch { center: 0.8, factor: 4.0 };
+        let parts = |method| Parts::of(&Fusion::of(method), &candidate, stretch);
+        let near = |part: Option<f32>, expected: f32| (part.unwrap() - expected).abs() < 1e-5;
+        let context = parts(FusionMethod::Context);
+        assert!(near(context.dense, 1.2) && near(context.earlier, 2.4));
+        assert!(near(parts(FusionMethod::Weighted).dense, 1.2));
+        assert!(near(parts(FusionMethod::Rrf).dense, 1.0 / 61.0));
     }
 
     proptest! {
