@@ -1,15 +1,15 @@
-//! The data model: dialogues, turns, roles and times. In the canonical format, each line is a [`Dialogue`] as JSON.
+//! The data model: dialogues and turns. In the canonical format, each line is a [`Dialogue`] as JSON.
 
 use std::{
     borrow::Cow,
     cmp::Ordering,
     collections::{BTreeMap, BTreeSet},
-    fmt,
 };
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::{Role, Time};
 use turnwise_core::ids::{DialogueId, IdKey, TurnNo, UtteranceId};
 
 /// Custom data of a dialogue or a turn: JSON values by name. Filters can test scalars and lists.
@@ -310,152 +310,6 @@ impl Dialogue {
             hasher.update(turn.text.as_bytes()).update(&[0xff]);
         }
         IdKey::from_hash(&hasher.finalize())
-    }
-}
-
-/// Role of a speaker.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Role {
-    /// The party with a request: customer, user, seeker.
-    User,
-    /// The party that answers: agent, assistant, bot, wizard.
-    Agent,
-    /// The source of instructions and automatic notices. It is not a person.
-    System,
-    /// A person in a conversation without distinct roles.
-    Participant,
-    /// Any other role, by name.
-    Other(Box<str>),
-}
-
-impl Role {
-    /// Returns the name of the role in files and output.
-    pub fn as_str(&self) -> &str {
-        match self {
-            Role::User => "user",
-            Role::Agent => "agent",
-            Role::System => "system",
-            Role::Participant => "participant",
-            Role::Other(name) => name,
-        }
-    }
-}
-
-impl From<&str> for Role {
-    /// Converts a role name, ignoring case. An unknown name becomes [`Role::Other`] with the name in lower case.
-    fn from(name: &str) -> Self {
-        let name = name.trim().to_lowercase();
-        match name.as_str() {
-            "user" => Role::User,
-            "agent" => Role::Agent,
-            "system" => Role::System,
-            "participant" => Role::Participant,
-            _ => Role::Other(name.into()),
-        }
-    }
-}
-
-impl fmt::Display for Role {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
-    }
-}
-
-impl Serialize for Role {
-    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(self.as_str())
-    }
-}
-
-impl<'de> Deserialize<'de> for Role {
-    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let name = Cow::<str>::deserialize(deserializer)?;
-        if name.trim().is_empty() {
-            return Err(serde::de::Error::custom("a role must not be empty; omit it instead"));
-        }
-        Ok(Role::from(name.as_ref()))
-    }
-}
-
-impl JsonSchema for Role {
-    fn schema_name() -> Cow<'static, str> {
-        "Role".into()
-    }
-
-    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
-        schemars::json_schema!({
-            "type": "string",
-            "minLength": 1,
-            "description": "Role of a speaker.",
-            "examples": ["user", "agent", "system", "participant"]
-        })
-    }
-}
-
-/// Point in time, serialized as RFC 3339 in UTC.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
-#[serde(transparent)]
-pub struct Time(pub jiff::Timestamp);
-
-impl Time {
-    /// Parses an RFC 3339 time with any offset (`2026-03-02T09:14:00Z`), or a date with an optional time of day
-    /// (`2026-03-02 09:14`). Without an offset, the time is in UTC.
-    pub fn parse(text: &str) -> Option<Self> {
-        let text = text.trim();
-        if let Ok(time) = text.parse::<jiff::Timestamp>() {
-            return Some(Time(time));
-        }
-        text.parse::<jiff::civil::DateTime>().ok().and_then(Time::from_civil)
-    }
-
-    /// Returns the day in UTC.
-    pub fn day(&self) -> jiff::civil::Date {
-        self.0.to_zoned(jiff::tz::TimeZone::UTC).date()
-    }
-
-    /// Creates a time from a date and time of day in UTC. Returns `None` if the time is out of range.
-    pub fn from_civil(time: jiff::civil::DateTime) -> Option<Self> {
-        time.to_zoned(jiff::tz::TimeZone::UTC).ok().map(|zoned| Time(zoned.timestamp()))
-    }
-
-    /// Returns the date in UTC, such as `2026-03-02`.
-    pub fn date(&self) -> String {
-        self.0.strftime("%Y-%m-%d").to_string()
-    }
-
-    /// Creates a time from a Unix timestamp in seconds. Returns `None` if the timestamp is not finite or out of range.
-    pub fn from_unix(seconds: f64) -> Option<Self> {
-        let microseconds = seconds.is_finite().then(|| (seconds * 1e6).round() as i64)?;
-        jiff::Timestamp::from_microsecond(microseconds).ok().map(Time)
-    }
-}
-
-impl fmt::Display for Time {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
-    }
-}
-
-impl<'de> Deserialize<'de> for Time {
-    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let text = Cow::<str>::deserialize(deserializer)?;
-        Time::parse(&text).ok_or_else(|| {
-            serde::de::Error::custom(format!("`{text}` is not a time; write it like 2026-03-02T09:14:00Z"))
-        })
-    }
-}
-
-impl JsonSchema for Time {
-    fn schema_name() -> Cow<'static, str> {
-        "Time".into()
-    }
-
-    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
-        schemars::json_schema!({
-            "type": "string",
-            "description": "Point in time as RFC 3339. Without an offset, it is interpreted as UTC.",
-            "examples": ["2026-03-02T09:14:00Z"]
-        })
     }
 }
 

@@ -33,11 +33,15 @@ mod json_elements;
 pub mod lines;
 pub mod output;
 pub mod reader;
+mod role;
 pub mod rows;
 pub mod split;
 pub mod stats;
 pub mod texts;
+mod time;
 pub mod walk;
 pub mod writers;
 
-pub use dialogue::{Dialogue, MAX_TURNS, Metadata, Role, SpokenTurn, THREAD, Time, Turn, json_schema};
+pub use dialogue::{Dialogue, MAX_TURNS, Metadata, SpokenTurn, THREAD, Turn, json_schema};
+pub use role::Role;
+pub use time::Time;

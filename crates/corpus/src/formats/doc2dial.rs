@@ -111,7 +111,7 @@ fn spans(references: &Value) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::dialogue::Role;
+    use crate::Role;
     use crate::formats::support::testing::{problems, read_text, sniffed};
 
     const ONE: &str = r#"{"dial_data": {"parks": {"Camping in winter#1_0": [{"dial_id":"9f","doc_id":"Camping in winter#1_0","domain":"parks","turns":[

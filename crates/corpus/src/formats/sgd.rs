@@ -53,7 +53,7 @@ fn read(input: Input, options: &ReadOptions) -> Result<Dialogues> {
 mod tests {
     use super::*;
     use crate::formats::support::testing::{problems, read_text, sniffed};
-    use crate::{dialogue::Role, formats, input::Input};
+    use crate::{Role, formats, input::Input};
 
     const TWO_SERVICES: &str = r#"[{"dialogue_id":"1_00007","services":["Boats_1","Inns_2"],"turns":[
         {"speaker":"USER","utterance":"A boat to the island, please.","frames":[{"service":"Boats_1",
