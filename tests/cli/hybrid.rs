@@ -67,7 +67,10 @@ fn hybrid_search_explains_each_hit() {
     assert!(scores[0] > 0.3 && scores.is_sorted_by(|a, b| a >= b), "{scores:?}");
     t.run("search -i x 🙂")
         .says(0, &["warning: `🙂` contains no searchable words; only the dense search uses it\n"]);
-    t.run("search -i x hello --rerank maxsim").says(2, &["has no token vectors\nhint: use a transformer"]);
+    for method in ["maxsim", "maxsim-static"] {
+        t.run(&format!("search -i x hello --rerank {method}"))
+            .says(2, &["has no token vectors\nhint: use a transformer"]);
+    }
     t.run("search -i x hello --mode bm25 --rerank exact").says(2, &["reranking requires a dense search"]);
     t.run("search -i x hello --dense-weight 0 --bm25-weight 0")
         .says(2, &["not both 0\nhint: the default weights are 1 for dense"]);

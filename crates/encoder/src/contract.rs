@@ -71,6 +71,13 @@ pub trait Encoder: Send + Sync {
         Err(Error::input(format!("{} has no token vectors", self.name()))
             .with_hint("use a transformer, such as the default model"))
     }
+
+    /// Returns one static embedding per token for each text, in token order: the input of the network's first layer. It
+    /// ignores the other tokens, and is much faster to compute than the vectors of [`Encoder::encode_tokens`]. Fails if
+    /// the encoder has no token vectors. For an encoder whose token vectors are static, both methods are the same.
+    fn embed_tokens(&self, texts: &[&str]) -> Result<Vec<TokenVectors>> {
+        self.encode_tokens(texts, &TextOptions::default())
+    }
 }
 
 /// Token vectors of one text.

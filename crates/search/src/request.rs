@@ -263,7 +263,7 @@ pub struct Rerank {
     pub by: RerankMethod,
     /// Number of candidates to rerank.
     pub top: usize,
-    /// Weight of the score of a token method (`maxsim`, `matching`), which is added to the score of the search. Not used
+    /// Weight of the score of a token method (all except `exact`), which is added to the score of the search. Not used
     /// by `exact`.
     pub weight: f32,
 }
@@ -277,7 +277,7 @@ impl Default for Rerank {
 /// Reranking method.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[cfg_attr(feature = "clap", derive(clap::ValueEnum))]
-#[serde(rename_all = "lowercase")]
+#[serde(rename_all = "kebab-case")]
 pub enum RerankMethod {
     /// Cosine of the vectors, without the BM25 score.
     #[default]
@@ -285,6 +285,9 @@ pub enum RerankMethod {
     /// Adds MaxSim: the mean, over the query's tokens without function words, of the highest cosine with a token of the
     /// hit or, with a lower weight, of its neighbors. For utterances.
     Maxsim,
+    /// Like `maxsim`, but with the static embeddings of the tokens: the input of the network, which ignores the context
+    /// of a token. About ten times as fast.
+    MaxsimStatic,
     /// Adds DialogueCSE's matching-guided similarity, which scores the hit as a response to the context and the query.
     /// For utterances, and for models that were trained with DialogueCSE.
     Matching,

@@ -58,17 +58,21 @@ impl Searcher {
         let encoder = self.encoder()?;
         let turns = CandidateTurns::read(view, best)?;
         let texts: Vec<&str> = turns.texts.iter().map(String::as_str).collect();
-        let found = encoder.encode_tokens(&texts, &options)?;
+        let encode = |texts: &[&str]| match rerank.by {
+            RerankMethod::MaxsimStatic => encoder.embed_tokens(texts),
+            _ => encoder.encode_tokens(texts, &options),
+        };
+        let found = encode(&texts)?;
         let scores = match rerank.by {
             RerankMethod::Matching => {
                 let context = request.context.iter().chain([&request.query]).map(String::as_str);
-                let context = encoder.encode_tokens(&context.collect::<Vec<_>>(), &options)?;
+                let context = encode(&context.collect::<Vec<_>>())?;
                 let context: Vec<&TokenVectors> = context.iter().collect();
                 found.iter().map(|candidate| matching_guided(&context, candidate)).collect()
             }
             _ => {
                 let text = query.meaning.as_str();
-                let tokens = encoder.encode_tokens(&[text], &options)?;
+                let tokens = encode(&[text])?;
                 let tokens = content_tokens(&tokens[0], text, self.engine.analyzer());
                 turns.maxsim(&tokens, &found, best)
             }

@@ -189,6 +189,10 @@ impl Encoder for BatchingEncoder {
     fn encode_tokens(&self, texts: &[&str], options: &TextOptions) -> Result<Vec<TokenVectors>> {
         self.inner.encode_tokens(texts, options)
     }
+
+    fn embed_tokens(&self, texts: &[&str]) -> Result<Vec<TokenVectors>> {
+        self.inner.embed_tokens(texts)
+    }
 }
 
 #[cfg(test)]

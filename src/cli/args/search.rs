@@ -225,8 +225,8 @@ pub(crate) struct RankingArgs {
     pub(crate) candidates: usize,
     /// Rerank the top hits by a second score
     ///
-    /// maxsim and matching encode the texts of the hits again, and add a score of their tokens to the score of the search.
-    /// They work only for utterances.
+    /// maxsim, maxsim-static and matching compute the vectors of the hits' tokens, and add a score of these vectors to the
+    /// score of the search. They work only for utterances.
     ///
     /// exact sorts the top hits by their cosines. To find hits that the graph missed, use the flag --exact.
     #[arg(long, value_enum, value_name = "METHOD")]
@@ -236,7 +236,7 @@ pub(crate) struct RankingArgs {
     /// The hits after them keep their order.
     #[arg(long, default_value_t = 50, value_name = "N", requires = "rerank")]
     pub(crate) rerank_top: usize,
-    /// With --rerank maxsim or matching: weight of its score, which is added to the score of the search
+    /// Weight of the score that --rerank adds to the score of the search; not used by `--rerank exact`
     #[arg(long, default_value_t = 0.5, value_name = "WEIGHT", requires = "rerank")]
     pub(crate) rerank_weight: f32,
 }

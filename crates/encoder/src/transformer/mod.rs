@@ -378,7 +378,11 @@ impl Encoder for Transformer {
     }
 
     fn encode_tokens(&self, texts: &[&str], options: &TextOptions) -> Result<Vec<TokenVectors>> {
-        self.tokens(texts, options)
+        self.tokens(texts, options, &self.layers)
+    }
+
+    fn embed_tokens(&self, texts: &[&str]) -> Result<Vec<TokenVectors>> {
+        self.tokens(texts, &TextOptions::default(), &[(0, 1.0)])
     }
 }
 

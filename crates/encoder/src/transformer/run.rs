@@ -126,8 +126,13 @@ impl<T> Job<'_, T> {
 }
 
 impl Transformer {
-    /// Returns the token vectors of each text; see [`crate::Encoder::encode_tokens`].
-    pub(super) fn tokens(&self, texts: &[&str], options: &TextOptions) -> Result<Vec<TokenVectors>> {
+    /// Returns the token vectors of each text: the weighted sum of the hidden states after `layers`.
+    pub(super) fn tokens(
+        &self,
+        texts: &[&str],
+        options: &TextOptions,
+        layers: &[(usize, f32)],
+    ) -> Result<Vec<TokenVectors>> {
         let prompt = self.prompt(options.prompt.as_deref())?;
         let width = self.backend.hidden();
         let inputs: Vec<_> = texts
@@ -139,7 +144,7 @@ impl Transformer {
         let (rows, mut outputs): (Vec<Range<usize>>, Vec<TokenVectors>) = outputs.into_iter().unzip();
         let pieces = in_packs(self.backend.as_ref(), &self.budget, &items, &|pack, batch| {
             let mut vectors = Vec::with_capacity(pack.len());
-            self.backend.mixed(batch, &self.layers, &mut |states| {
+            self.backend.mixed(batch, layers, &mut |states| {
                 let mut start = 0;
                 for item in pack {
                     let rows = &rows[item.input];

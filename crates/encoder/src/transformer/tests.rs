@@ -295,6 +295,26 @@ fn token_vectors_do_not_depend_on_other_inputs_or_the_backend() {
 }
 
 #[test]
+fn static_embeddings_of_tokens_ignore_the_other_tokens() {
+    let encoder = with_prompt(true, &Settings::default());
+    let embed = |text: &str| encoder.embed_tokens(&[text]).unwrap().remove(0);
+    let (hello, other) = (embed("hello world"), embed("hello a b c"));
+    // The special token and the first word are at the same positions of both texts.
+    let rows = 2 * hello.vectors.dim();
+    assert_eq!(hello.vectors.flat()[..rows], other.vectors.flat()[..rows]);
+    let at_zero = Settings {
+        tokens: Tokens { layers: Some(Layers::One(0)), ..Tokens::default() },
+        ..Settings::default()
+    };
+    let expected =
+        with_prompt(true, &at_zero).encode_tokens(&["hello world"], &TextOptions::default()).unwrap();
+    assert_eq!(hello, expected[0]);
+    // In the last layer, the vectors of both words differ.
+    let encoded = encoder.encode_tokens(&["hello world", "hello a b c"], &TextOptions::default()).unwrap();
+    assert_ne!(encoded[0].vectors.row(1), encoded[1].vectors.row(1));
+}
+
+#[test]
 fn tokens_have_byte_ranges_in_the_text() {
     let said = |include_prompt: bool, prompt: Option<&str>| -> Vec<Vec<&str>> {
         let options = TextOptions { prompt: prompt.map(str::to_owned) };

@@ -43,7 +43,7 @@ fn reranking_by_token_vectors_uses_their_scores() {
     let encoder = HashEncoder::default();
     let tokens = |texts: &[&str]| encoder.encode_tokens(texts, &TextOptions::default()).unwrap();
     let context = vec!["hotel late".to_owned()];
-    for by in [RerankMethod::Maxsim, RerankMethod::Matching] {
+    for by in [RerankMethod::Maxsim, RerankMethod::MaxsimStatic, RerankMethod::Matching] {
         let request = SearchRequest {
             context: context.clone(),
             fusion: Some(Fusion::of(FusionMethod::Weighted).into()),
@@ -60,7 +60,7 @@ fn reranking_by_token_vectors_uses_their_scores() {
         for hit in hits {
             let found = &tokens(&[&hit.turn.text])[0];
             let score = match by {
-                RerankMethod::Maxsim => maxsim(&said[1], found),
+                RerankMethod::Maxsim | RerankMethod::MaxsimStatic => maxsim(&said[1], found),
                 _ => matching_guided(&[&said[0], &said[1]], found),
             };
             let place = hit.explanation.unwrap().before.unwrap();
