@@ -5,6 +5,7 @@
 
 use std::borrow::Cow;
 
+use jiff::civil::Date;
 use serde::Serialize;
 
 use super::{embedded::Embedded, lexical::TermScore, vectors::Kind, vectors::Recipe};
@@ -63,6 +64,12 @@ pub trait Engine: Send + Sync {
     /// `most` names. An empty `name` stands for all speakers. An engine without an index of the speakers returns none.
     fn speakers(&self, _name: &str, _most: usize) -> Result<Vec<String>> {
         Ok(Vec::new())
+    }
+
+    /// Returns whether an utterance may have a time in a range of days; `after` is the first day after the range. An engine
+    /// that does not know it returns true.
+    fn has_time(&self, _first: Date, _after: Date) -> Result<bool> {
+        Ok(true)
     }
 
     /// Returns the percentage, from 0 to 100, of random pairs with a cosine below `cosine`; `None` if unknown. A pair

@@ -5,6 +5,8 @@
 
 use std::collections::HashSet;
 
+use jiff::civil::Date;
+
 use super::{SearchRequest, Searcher, find::Lists, query::Query};
 use turnwise_core::Result;
 use turnwise_corpus::filter::Filter;
@@ -30,7 +32,13 @@ impl Searcher {
     ) -> Result<()> {
         let filter = request.combined_filter()?;
         let this_year = jiff::Timestamp::now().to_zoned(jiff::tz::TimeZone::UTC).year();
-        for alternatives in [of_speakers(&query.speakers), of_dates(&query.dates, this_year)] {
+        let mut days = Vec::new();
+        for range in days_of(&query.dates, this_year) {
+            if self.engine().has_time(range.first, range.after)? {
+                days.push(range.condition());
+            }
+        }
+        for alternatives in [of_speakers(&query.speakers), days] {
             let Some(both) = with_alternatives(filter.as_ref(), &alternatives) else { continue };
             let mut view = self.engine().view();
             view.admit(&both, query.kind, SearchModes { dense: true, lexical: true })?;
@@ -75,20 +83,29 @@ fn of_speakers(names: &[String]) -> Vec<String> {
     names.iter().map(|name| format!("speaker=\"{}\"", quoted(name))).collect()
 }
 
-/// Returns the conditions of dates. A date without a year has one for each of the last years, the present year first.
-fn of_dates(dates: &[NamedDate], this_year: i16) -> Vec<String> {
+/// Range of days.
+struct Days {
+    first: Date,
+    /// First day after the range.
+    after: Date,
+}
+
+impl Days {
+    fn condition(&self) -> String {
+        format!("(time>={} and time<{})", self.first, self.after)
+    }
+}
+
+/// Returns the days of dates. A date without a year has days in each of the last years, the present year first.
+fn days_of(dates: &[NamedDate], this_year: i16) -> impl Iterator<Item = Days> {
     // If there are too many, the dates with a year and the recent years are kept.
-    let days = (0..=YEARS).flat_map(|age| {
+    let ranges = (0..=YEARS).flat_map(move |age| {
         dates.iter().filter_map(move |date| match date.year {
             Some(year) => date.range_in(year).filter(|_| age == 0),
             None => date.range_in(this_year.saturating_sub(age)),
         })
     });
-    days.filter_map(|days| {
-        let after = days.last.tomorrow().ok()?;
-        Some(format!("(time>={} and time<{after})", days.first))
-    })
-    .collect()
+    ranges.filter_map(|range| Some(Days { first: range.first, after: range.last.tomorrow().ok()? }))
 }
 
 #[cfg(test)]
@@ -100,7 +117,10 @@ mod tests {
     fn names_and_dates_become_conditions_of_a_filter() {
         let speakers = of_speakers(&["Ann \"A\" Smith".to_owned(), r"Bo\b".to_owned()]);
         assert_eq!(speakers, [r#"speaker="Ann \"A\" Smith""#, r#"speaker="Bo\\b""#]);
-        let dates = of_dates(&named_dates("on 31 December 2023 or 8 May"), 2026);
+        let conditions = |text: &str| -> Vec<String> {
+            days_of(&named_dates(text), 2026).map(|days| days.condition()).collect()
+        };
+        let dates = conditions("on 31 December 2023 or 8 May");
         assert_eq!(dates[0], "(time>=2023-12-31 and time<2024-01-01)");
         assert_eq!((dates.len(), dates[1].as_str()), (12, "(time>=2026-05-08 and time<2026-05-09)"));
         assert_eq!(dates[11], "(time>=2016-05-08 and time<2016-05-09)");
@@ -116,7 +136,8 @@ mod tests {
         let full: Filter = conditions(64).parse().unwrap();
         let names: Vec<String> = (0..70).map(|n| format!("Ann {n}")).collect();
         let speakers = of_speakers(&names);
-        let dates = of_dates(&named_dates("on 8 May, 9 May, 10 May, 11 May or 31 December 9999"), 2026);
+        let dates = named_dates("on 8 May, 9 May, 10 May, 11 May or 31 December 9999");
+        let dates: Vec<String> = days_of(&dates, 2026).map(|days| days.condition()).collect();
         for alternatives in [&speakers, &dates] {
             let own = with_alternatives(None, alternatives).unwrap();
             assert!(own.as_str().contains(&alternatives[MAX_ALTERNATIVES - 1]));

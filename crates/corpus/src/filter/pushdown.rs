@@ -108,6 +108,11 @@ impl FactNames {
         format!("{}t{value}", self.0[1])
     }
 
+    /// Returns the fact of a turn, or of the dialogue itself, with a time in this field.
+    pub fn time(&self, time: &str) -> String {
+        format!("{}i{time}", self.0[1])
+    }
+
     /// Returns the value in `fact`. Returns `None` if the fact does not start with a prefix in `self`, or if the
     /// fact contains only the marker for a long text.
     pub fn value<'f>(&self, fact: &'f str) -> Option<&'f str> {

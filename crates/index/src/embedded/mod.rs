@@ -9,6 +9,8 @@ use std::{
     sync::{Arc, Mutex, OnceLock},
 };
 
+use jiff::civil::Date;
+
 pub use folder::Folder;
 pub use view::Filtered;
 
@@ -221,6 +223,10 @@ impl Engine for Embedded {
             rest.is_some_and(|rest| name.is_empty() || rest.is_empty() || rest.starts_with(' '))
         };
         Ok(all.iter().filter(fits).take(most).cloned().collect())
+    }
+
+    fn has_time(&self, first: Date, after: Date) -> Result<bool> {
+        self.lexical()?.has_time(&first.to_string(), &after.to_string())
     }
 
     fn percentile(&self, from: Kind, to: Kind, cosine: f32) -> Result<Option<f64>> {

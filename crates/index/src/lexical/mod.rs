@@ -8,13 +8,13 @@ mod facets;
 mod query;
 mod select;
 mod side;
-mod speakers;
 mod sum;
 mod tail;
 #[cfg(test)]
 mod tests;
 mod top;
 mod update;
+mod values;
 
 use std::path::{Path, PathBuf};
 

@@ -1,0 +1,119 @@
+//! Lookup of speaker names and times in the facts (field values) of the utterances.
+
+use std::collections::BTreeSet;
+
+use super::{
+    Lexical,
+    side::{DAMAGED, Side},
+};
+use crate::vectors::Kind;
+use turnwise_core::error::Result;
+use turnwise_corpus::filter::FactNames;
+
+impl Lexical {
+    /// Returns the names of speakers that are equal to `name` or start with `name` and a space, sorted. Returns at most
+    /// `most` names. An empty `name` stands for all speakers.
+    pub fn speakers(&self, name: &str, most: usize) -> Result<Vec<String>> {
+        let side = self.side(Kind::Utterances);
+        side.guarded(DAMAGED, || {
+            let speaker = FactNames::of("speaker")?;
+            let mut found = BTreeSet::new();
+            let spaced = format!("{name} ");
+            let starts: &[&str] = if name.is_empty() { &[""] } else { &[name, &spaced] };
+            for start in starts {
+                let exact = *start == name && !name.is_empty();
+                read(side, &speaker.text(start), exact, most, |fact| {
+                    found.extend(speaker.value(fact).map(str::to_owned));
+                })
+                .map_err(|e| side.failed(&e))?;
+            }
+            Ok(found.into_iter().take(most).collect())
+        })
+    }
+
+    /// Returns whether an utterance has a time in a range. `after` is the first time after the range. Both are the start of
+    /// a time in RFC 3339, such as `2026-03-02`.
+    pub fn has_time(&self, first: &str, after: &str) -> Result<bool> {
+        let side = self.side(Kind::Utterances);
+        side.guarded(DAMAGED, || {
+            let time = FactNames::of("time")?;
+            let Ok(state) = side.state() else { return Ok(false) };
+            for facts in state.columns.iter().filter_map(|columns| columns.facts.as_ref()) {
+                // The facts are sorted, and times in RFC 3339 and UTC sort like the points in time.
+                let range = facts.dictionary().range().ge(time.time(first)).lt(time.time(after)).limit(1);
+                let mut found = range.into_stream().map_err(|e| side.failed(&e.into()))?;
+                if found.advance() {
+                    return Ok(true);
+                }
+            }
+            Ok(false)
+        })
+    }
+}
+
+/// Calls `each` with the facts that start with `start`, or that are equal to it if `exact` is true. Reads at most
+/// `most` facts of each segment.
+fn read(
+    side: &Side,
+    start: &str,
+    exact: bool,
+    most: usize,
+    mut each: impl FnMut(&str),
+) -> tantivy::Result<()> {
+    let Ok(state) = side.state() else { return Ok(()) };
+    for columns in &state.columns {
+        let Some(facts) = &columns.facts else { continue };
+        if exact {
+            if facts.dictionary().term_ord(start)?.is_some() {
+                each(start);
+            }
+            continue;
+        }
+        let mut stream = facts.dictionary().range().ge(start).limit(most as u64).into_stream()?;
+        for _ in 0..most {
+            if !stream.advance() {
+                break;
+            }
+            match std::str::from_utf8(stream.key()) {
+                Ok(fact) if fact.starts_with(start) => each(fact),
+                _ => break,
+            }
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::lexical::tests::{catch_up, empty_index, put};
+    use turnwise_corpus::Dialogue;
+    use turnwise_store::Prepared;
+
+    #[test]
+    fn speakers_and_times_of_utterances_are_found() {
+        let (dir, mut store) = empty_index();
+        put(&mut store, "without-time", "hello");
+        catch_up(&mut store, dir.path());
+        assert!(!Lexical::open(dir.path()).unwrap().has_time("0001-01-01", "9999-12-31").unwrap());
+
+        let dated = r#"{"id": "dated", "time": "2026-03-02T23:30:00-01:00", "turns": [
+            {"speaker": "Ann Smith", "text": "in UTC, this is on 3 March"},
+            {"speaker": "Annabel", "text": "later", "time": "2026-04-01"}]}"#;
+        store.put(&Prepared::new(&serde_json::from_str::<Dialogue>(dated).unwrap()).unwrap()).unwrap();
+        catch_up(&mut store, dir.path());
+        let lexical = Lexical::open(dir.path()).unwrap();
+        for (first, after, expected) in [
+            ("2026-03-02", "2026-03-03", false),
+            ("2026-03-03", "2026-03-04", true),
+            ("2026-03-04", "2026-04-01", false),
+            ("2026-04-01", "2026-04-02", true),
+            ("2026-04-02", "2027-01-01", false),
+            ("2025-01-01", "2027-01-01", true),
+        ] {
+            assert_eq!(lexical.has_time(first, after).unwrap(), expected, "{first} to {after}");
+        }
+        assert_eq!(lexical.speakers("", 9).unwrap(), ["Ann Smith", "Annabel", "a"]);
+        assert_eq!(lexical.speakers("Ann", 9).unwrap(), ["Ann Smith"]);
+    }
+}
