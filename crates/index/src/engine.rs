@@ -72,6 +72,11 @@ pub trait Engine: Send + Sync {
         Ok(true)
     }
 
+    /// Returns a random sample of at most `most` dialogues, always the same. An engine that cannot sample returns none.
+    fn sample(&self, _most: usize) -> Result<Vec<Dialogue>> {
+        Ok(Vec::new())
+    }
+
     /// Returns the percentage, from 0 to 100, of random pairs with a cosine below `cosine`; `None` if unknown. A pair
     /// consists of an item of kind `from` and an item of kind `to`.
     fn percentile(&self, from: Kind, to: Kind, cosine: f32) -> Result<Option<f64>>;

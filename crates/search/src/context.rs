@@ -17,7 +17,7 @@
 
 use std::{
     borrow::Cow,
-    collections::{BTreeMap, HashMap},
+    collections::{BTreeMap, HashMap, HashSet},
 };
 
 use schemars::JsonSchema;
@@ -25,7 +25,7 @@ use serde::Serialize;
 
 use super::{
     earlier::{EARLIER_TURNS, EarlierLists, EarlierTurns},
-    fuse::FusedCandidate,
+    fuse::{CONTEXT_HALF_SCORE, FusedCandidate, HALF_SCORE_PER_WORD},
     query::Query,
 };
 use turnwise_core::{IdKey, Result, TurnNo};
@@ -66,6 +66,8 @@ pub(super) struct ContextScore {
     pub(super) cosine: Option<f32>,
     /// BM25 score of the utterance with its neighbors.
     pub(super) bm25: f32,
+    /// BM25 score that is mapped to 0.5. It is the same for all candidates of a search.
+    pub(super) half_score: f32,
     /// True if the query names the speaker of the utterance.
     pub(super) speaker: bool,
     /// True if the query names a speaker of the dialogue.
@@ -111,6 +113,7 @@ pub(super) struct ContextScorer<'a> {
     /// Terms of the query; empty if the query is an expression.
     terms: &'a [String],
     analyzer: Analyzer,
+    half_score: f32,
 }
 
 /// The turns of a dialogue, and the data of its candidates.
@@ -151,6 +154,7 @@ impl<'a> ContextScorer<'a> {
             dates: &query.dates,
             terms,
             analyzer: engine.analyzer(),
+            half_score: half_score(query, engine.analyzer()),
         }
     }
 
@@ -168,6 +172,7 @@ impl<'a> ContextScorer<'a> {
         // Without a record, an utterance is scored alone. This happens if the dialogue was replaced meanwhile.
         let alone = |candidate: &FusedCandidate| ContextScore {
             cosine: candidate.cosine,
+            half_score: self.half_score,
             bm25: candidate.bm25.map_or(0.0, |ranked| ranked.score),
             ..ContextScore::default()
         };
@@ -281,6 +286,7 @@ impl<'a> ContextScorer<'a> {
         ContextScore {
             cosine: self.vector.and_then(|vector| conversation.cosine(at, vector)),
             bm25: conversation.best_words(at).iter().map(|(score, _)| score).sum(),
+            half_score: self.half_score,
             speaker: self.is_by_named_speaker(conversation.turns[at]),
             participant: conversation.participant,
             date: self.is_on_named_date(conversation.turns[at]),
@@ -386,6 +392,19 @@ impl<'t> Conversation<'_, 't> {
             }
         }
         best
+    }
+}
+
+/// Returns the BM25 score that is mapped to 0.5. It is lower for a query of one or two words without a context, because
+/// such a query says little that dense search could use. Names of speakers do not count as words: they have a score of
+/// their own.
+fn half_score(query: &Query, analyzer: Analyzer) -> f32 {
+    let words = query.words.as_ref().filter(|words| words.expression.is_none() && query.earlier.is_none());
+    let Some(words) = words else { return CONTEXT_HALF_SCORE };
+    let names: HashSet<String> = query.speakers.iter().flat_map(|name| analyzer.terms(name)).collect();
+    match words.terms.iter().filter(|term| !names.contains(*term)).count() {
+        0 => CONTEXT_HALF_SCORE,
+        count => CONTEXT_HALF_SCORE.min(HALF_SCORE_PER_WORD * count as f32),
     }
 }
 

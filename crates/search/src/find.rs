@@ -11,7 +11,8 @@ use std::{
 use rayon::prelude::*;
 
 use super::{
-    Candidates, FusionMethod, HitKind, Mode, Response, SCHEMA, SearchRequest, Searcher, Stretch, Timings,
+    Candidates, Fusion, FusionMethod, HitKind, Mode, Response, SCHEMA, SearchRequest, Searcher, Stretch,
+    Timings,
     context::{ContextScore, ContextScorer},
     earlier::EarlierLists,
     fuse::{CandidateScores, FusedCandidate, fuse},
@@ -75,7 +76,18 @@ impl Searcher {
         };
         let wanted = request.offset + request.k;
         let reranked = request.rerank.map_or(0, |rerank| rerank.top);
-        let fusion = self.fusion(request, kind);
+        let mut fusion = self.fusion(request, kind);
+        if mode == Mode::Hybrid && self.learns_dense_weight(request, &fusion) {
+            let factor = self.dense_factor(&request.query)?;
+            if factor < 1.0 {
+                fusion.dense *= factor;
+                query.warnings.push(format!(
+                    "{} understands the language of the query badly, so dense search counts less; encode the index with a \
+                     multilingual model, such as multilingual-e5-small",
+                    self.recipe()?.model
+                ));
+            }
+        }
         let fused = if mode == Mode::Hybrid { request.candidates } else { 1 };
         let deepest = MAX_HITS.min(self.engine.capabilities().deepest);
         let mut depth = wanted.max(reranked).max(fused).min(deepest);
@@ -185,6 +197,16 @@ impl Searcher {
             lists.earlier = Some(found);
         }
         Ok(lists)
+    }
+
+    /// Returns whether the weight of dense search depends on the reliability of the vectors: not if a weight was chosen by
+    /// the user or by tuning. RRF uses only ranks.
+    fn learns_dense_weight(&self, request: &SearchRequest, fusion: &Fusion) -> bool {
+        let chosen = match &request.fusion {
+            Some(options) => options.dense.is_some(),
+            None => self.tuning.is_some(),
+        };
+        !chosen && !request.query.is_empty() && fusion.method != FusionMethod::Rrf
     }
 
     /// Returns an error if the engine does not support the request.

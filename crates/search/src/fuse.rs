@@ -135,7 +135,7 @@ impl Parts {
         let stretched = |cosine: Option<f32>| cosine.map(|cosine| stretch.apply(cosine));
         let (dense, bm25) = match fusion.method {
             FusionMethod::Context => {
-                let bm25 = Some(scaled(context.bm25, CONTEXT_HALF_SCORE)).filter(|part| *part > 0.0);
+                let bm25 = Some(scaled(context.bm25, context.half_score)).filter(|part| *part > 0.0);
                 (stretched(context.cosine), bm25)
             }
             FusionMethod::Rrf => (candidate.dense.map(rank), candidate.bm25.map(rank)),
@@ -179,7 +179,10 @@ fn scaled(bm25: f32, half_score: f32) -> f32 {
 pub const BM25_HALF_SCORE: f32 = 10.0;
 
 /// The same for the BM25 score of an utterance with its neighbors, which is higher.
-pub const CONTEXT_HALF_SCORE: f32 = 20.0;
+pub(super) const CONTEXT_HALF_SCORE: f32 = 20.0;
+
+/// The same for each word of a query of one or two words without a context.
+pub(super) const HALF_SCORE_PER_WORD: f32 = 8.0;
 
 /// The same for the words in the turns before the query. Several turns have more words.
 pub const EARLIER_HALF_SCORE: f32 = 60.0;
@@ -217,6 +220,8 @@ pub struct ContextExplanation {
     pub cosine: Option<f32>,
     /// BM25 score of the utterance and its neighbors.
     pub bm25: f32,
+    /// BM25 score that is mapped to 0.5 in the fused score: 20, or 8 or 16 for a query of one or two words.
+    pub half_score: f32,
     /// Contribution of each query term to this BM25 score, highest first.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub terms: Vec<ContextTerm>,
@@ -282,6 +287,7 @@ impl Explanation {
             context: candidate.context.map(|context| ContextExplanation {
                 cosine: context.cosine,
                 bm25: context.bm25,
+                half_score: context.half_score,
                 terms: Vec::new(),
                 speaker: context.speaker,
                 participant: context.participant,

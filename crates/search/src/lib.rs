@@ -31,6 +31,7 @@ mod fuse;
 mod hits;
 mod narrow;
 mod query;
+mod reliability;
 mod request;
 mod rerank;
 mod respond;
@@ -44,13 +45,15 @@ mod threads;
 mod tokens;
 mod tune;
 
-use std::{path::Path, sync::Arc};
+use std::{
+    path::Path,
+    sync::{Arc, OnceLock},
+};
 
 pub use context::{ContextTerm, EarlierScore};
 pub use facets::{DEFAULT_FACETS, Facet, FacetValue, Facets};
 pub use fuse::{
-    BM25_HALF_SCORE, CONTEXT_HALF_SCORE, ContextExplanation, EARLIER_HALF_SCORE, Explanation,
-    FusionExplanation, RankedScore,
+    BM25_HALF_SCORE, ContextExplanation, EARLIER_HALF_SCORE, Explanation, FusionExplanation, RankedScore,
 };
 pub use request::{
     Fusion, FusionMethod, FusionOptions, Group, HitKind, Mode, Rerank, RerankMethod, SearchRequest,
@@ -78,6 +81,7 @@ pub struct Searcher {
     engine: Box<dyn Engine>,
     encoder: Option<Arc<dyn Encoder>>,
     tuning: Option<Tuning>,
+    reliability: reliability::Measured,
 }
 
 impl Searcher {
@@ -102,7 +106,7 @@ impl Searcher {
 
     /// Creates a searcher for an engine, with the built-in search defaults.
     pub fn of(engine: Box<dyn Engine>) -> Self {
-        Searcher { engine, encoder: None, tuning: None }
+        Searcher { engine, encoder: None, tuning: None, reliability: OnceLock::new() }
     }
 
     /// Sets the encoder for queries. Returns an error if a different encoder made the vectors of the index, or if the

@@ -20,8 +20,11 @@ use super::{
     lexical::{Lexical, detect_analyzer},
     vectors::{Kind, Recipe, VectorReader},
 };
-use turnwise_core::error::{Error, Result};
-use turnwise_corpus::{Time, filter::Filter};
+use turnwise_core::{
+    error::{Error, Result},
+    ids::IdKey,
+};
+use turnwise_corpus::{Dialogue, Time, filter::Filter};
 use turnwise_store::{Snapshot, Totals};
 use turnwise_text::Analyzer;
 
@@ -227,6 +230,18 @@ impl Engine for Embedded {
 
     fn has_time(&self, first: Date, after: Date) -> Result<bool> {
         self.lexical()?.has_time(&first.to_string(), &after.to_string())
+    }
+
+    fn sample(&self, most: usize) -> Result<Vec<Dialogue>> {
+        // The keys are hashes of the ids, so the smallest ones are a random sample.
+        let mut keys: Vec<IdKey> = self.snapshot.live().map(|(_, key)| key).collect();
+        if keys.len() > most {
+            keys.select_nth_unstable(most);
+            keys.truncate(most);
+        }
+        keys.sort_unstable();
+        let read = |key| Ok(self.snapshot.record(key)?.map(|(_, dialogue)| dialogue));
+        keys.into_iter().filter_map(|key| read(key).transpose()).collect()
     }
 
     fn percentile(&self, from: Kind, to: Kind, cosine: f32) -> Result<Option<f64>> {

@@ -303,8 +303,15 @@ proptest! {
                 false => 0.0,
             };
             let speaker = 0.2 * (f32::from(u8::from(named(&hit.turn))) + f32::from(u8::from(in_dialogue)));
+            let half = hit.explanation.as_ref().unwrap().context.as_ref().unwrap().half_score;
+            match (with_context, content as u32) {
+                (true, _) => prop_assert_eq!(half, 20.0),
+                (false, 1) => prop_assert_eq!(half, 8.0),
+                // If both words are names, neither is left out, and no word counts.
+                _ => prop_assert!(half == 16.0 || half == 20.0),
+            }
             let expected =
-                turnwise_core::vectors::cosine(&query, &sum) + 0.5 * words / (words + 20.0) + speaker + earlier;
+                turnwise_core::vectors::cosine(&query, &sum) + 0.5 * words / (words + half) + speaker + earlier;
             prop_assert!((expected - hit.score).abs() < 1e-3, "{}: {expected} {:?}", hit.id, hit.explanation);
         }
     }

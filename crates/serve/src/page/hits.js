@@ -29,7 +29,7 @@ function why(hit) {
     if (context.date) rows.push(row("date", number(fusion.from_date), "the query names a date of this turn"));
     if (context.earlier) rows.push(row("conversation before", number(fusion.from_earlier), `cosine ${number(context.earlier.cosine)}, keywords ${number(context.earlier.bm25)}`));
     if (fusion.stretch) rows.push(row("cosines", `stretched × ${fusion.stretch.factor.toFixed(2)}`, `around ${number(fusion.stretch.center)}, because those of this model are close together`));
-    const parts = [[fusion.from_dense, `from meaning (× ${fusion.dense})`], [fusion.from_bm25, `from keywords (${fusion.bm25} × s/(s + 20))`], [fusion.from_speaker, "from the speaker"], [fusion.from_date, "from the date"], [fusion.from_earlier, "from the conversation before"]];
+    const parts = [[fusion.from_dense, `from meaning (× ${fusion.dense})`], [fusion.from_bm25, `from keywords (${fusion.bm25} × s/(s + ${context.half_score}))`], [fusion.from_speaker, "from the speaker"], [fusion.from_date, "from the date"], [fusion.from_earlier, "from the conversation before"]];
     const given = parts.filter(([part]) => part !== null && part !== undefined).map(([part, from]) => `${number(part)} ${from}`);
     rows.push(row("combined", number(fusion.score), given.join(" + ")));
   } else if (fusion?.method === "weighted") rows.push(row("combined", number(fusion.score), `${number(fusion.from_dense)} from meaning (× ${fusion.dense}) + ${number(fusion.from_bm25)} from keywords (${fusion.bm25} × s/(s + 10))`));

@@ -2,9 +2,8 @@
 
 use crate::cli::{commands::vectors::shortened, prelude::*};
 use turnwise_search::{
-    BM25_HALF_SCORE, CONTEXT_HALF_SCORE, ContextExplanation, EARLIER_HALF_SCORE, EarlierScore,
-    EffectiveQuery, Explanation, FusionExplanation, FusionMethod, Hit, RankedScore, Response, Stretch,
-    Timings,
+    BM25_HALF_SCORE, ContextExplanation, EARLIER_HALF_SCORE, EarlierScore, EffectiveQuery, Explanation,
+    FusionExplanation, FusionMethod, Hit, RankedScore, Response, Stretch, Timings,
 };
 
 /// Maximum number of BM25 terms to print.
@@ -125,10 +124,10 @@ fn sum(fused: &FusionExplanation, why: &Explanation) -> String {
     let [dense, bm25] = match by.method {
         FusionMethod::Context => {
             let context = why.context.as_ref();
-            let bm25 = context.map(|context| context.bm25).filter(|score| *score > 0.0);
+            let bm25 = context.filter(|context| context.bm25 > 0.0);
             [
                 context.and_then(|context| context.cosine).map(weighted),
-                bm25.map(|score| scaled(score, CONTEXT_HALF_SCORE)),
+                bm25.map(|context| scaled(context.bm25, context.half_score)),
             ]
         }
         FusionMethod::Rrf => [rank(by.dense, why.dense), rank(by.bm25, why.bm25)],
