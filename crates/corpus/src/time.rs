@@ -36,6 +36,13 @@ impl Time {
         self.0.strftime("%Y-%m-%d").to_string()
     }
 
+    /// Returns the date and time in UTC, such as `2026-03-02 09:14`. At midnight, which usually stands for a day without a
+    /// time, returns only the date.
+    pub fn minute(&self) -> String {
+        let text = self.0.strftime("%Y-%m-%d %H:%M").to_string();
+        text.strip_suffix(" 00:00").map(str::to_owned).unwrap_or(text)
+    }
+
     /// Creates a time from a Unix timestamp in seconds. Returns `None` if the timestamp is not finite or out of range.
     pub fn from_unix(seconds: f64) -> Option<Self> {
         let microseconds = seconds.is_finite().then(|| (seconds * 1e6).round() as i64)?;

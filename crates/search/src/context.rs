@@ -114,6 +114,8 @@ pub(super) struct ContextScorer<'a> {
     terms: &'a [String],
     analyzer: Analyzer,
     half_score: f32,
+    /// For each term, whether it is part of the name of a named speaker. All false if the query has no other terms.
+    is_name: Vec<bool>,
 }
 
 /// The turns of a dialogue, and the data of its candidates.
@@ -140,6 +142,13 @@ impl<'a> ContextScorer<'a> {
             Some(words) if words.expression.is_none() => &words.terms,
             _ => &[],
         };
+        let analyzer = engine.analyzer();
+        let names: HashSet<String> = query.speakers.iter().flat_map(|name| analyzer.terms(name)).collect();
+        let mut is_name: Vec<bool> = terms.iter().map(|term| names.contains(term)).collect();
+        let words = is_name.iter().filter(|is_name| !**is_name).count();
+        if words == 0 {
+            is_name.fill(false);
+        }
         ContextScorer {
             view,
             // With a context, the vector of the query also contains the turns before it.
@@ -153,8 +162,12 @@ impl<'a> ContextScorer<'a> {
             speakers: &query.speakers,
             dates: &query.dates,
             terms,
-            analyzer: engine.analyzer(),
-            half_score: half_score(query, engine.analyzer()),
+            analyzer,
+            half_score: match words {
+                1.. if query.earlier.is_none() => CONTEXT_HALF_SCORE.min(HALF_SCORE_PER_WORD * words as f32),
+                _ => CONTEXT_HALF_SCORE,
+            },
+            is_name,
         }
     }
 
@@ -210,8 +223,9 @@ impl<'a> ContextScorer<'a> {
                 conversation.words.insert(place, words);
             }
         }
-        let best = conversation.best_words(at).into_iter().zip(self.terms);
-        let found = best.filter(|((score, _), _)| *score > 0.0);
+        conversation.participant = conversation.turns.iter().any(|turn| self.is_by_named_speaker(turn));
+        let best = self.best_words(&conversation, at).into_iter().zip(self.terms);
+        let found = best.filter_map(|(best, term)| Some((best.filter(|(score, _)| *score > 0.0)?, term)));
         let mut terms: Vec<ContextTerm> = found
             .map(|((score, place), term)| ContextTerm {
                 term: term.clone(),
@@ -285,13 +299,21 @@ impl<'a> ContextScorer<'a> {
     fn score(&self, conversation: &Conversation<'_, '_>, version: Version, at: usize) -> ContextScore {
         ContextScore {
             cosine: self.vector.and_then(|vector| conversation.cosine(at, vector)),
-            bm25: conversation.best_words(at).iter().map(|(score, _)| score).sum(),
+            bm25: self.best_words(conversation, at).into_iter().flatten().map(|(score, _)| score).sum(),
             half_score: self.half_score,
             speaker: self.is_by_named_speaker(conversation.turns[at]),
             participant: conversation.participant,
             date: self.is_on_named_date(conversation.turns[at]),
             earlier: self.earlier.map(|earlier| self.earlier_score(earlier, conversation, version, at)),
         }
+    }
+
+    /// Returns [`Conversation::best_words`], but `None` for the names of speakers in their own dialogues. They have a score
+    /// of their own, and greetings are full of them.
+    fn best_words(&self, conversation: &Conversation<'_, '_>, at: usize) -> Vec<Option<(f32, usize)>> {
+        let counts = |n: usize| !(conversation.participant && self.is_name.get(n) == Some(&true));
+        let best = conversation.best_words(at).into_iter().enumerate();
+        best.map(|(n, best)| Some(best).filter(|_| counts(n))).collect()
     }
 
     /// Returns whether the query names the speaker of a turn.
@@ -392,19 +414,6 @@ impl<'t> Conversation<'_, 't> {
             }
         }
         best
-    }
-}
-
-/// Returns the BM25 score that is mapped to 0.5. It is lower for a query of one or two words without a context, because
-/// such a query says little that dense search could use. Names of speakers do not count as words: they have a score of
-/// their own.
-fn half_score(query: &Query, analyzer: Analyzer) -> f32 {
-    let words = query.words.as_ref().filter(|words| words.expression.is_none() && query.earlier.is_none());
-    let Some(words) = words else { return CONTEXT_HALF_SCORE };
-    let names: HashSet<String> = query.speakers.iter().flat_map(|name| analyzer.terms(name)).collect();
-    match words.terms.iter().filter(|term| !names.contains(*term)).count() {
-        0 => CONTEXT_HALF_SCORE,
-        count => CONTEXT_HALF_SCORE.min(HALF_SCORE_PER_WORD * count as f32),
     }
 }
 

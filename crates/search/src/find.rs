@@ -145,6 +145,7 @@ impl Searcher {
             hits,
             effective,
             fusion: (mode == Mode::Hybrid).then_some(fusion),
+            rerank: request.rerank,
             tuned: mode == Mode::Hybrid && request.fusion.is_none() && self.tuning.is_some(),
             candidates: Candidates {
                 dense: lists.dense.len(),

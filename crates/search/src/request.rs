@@ -319,6 +319,12 @@ impl SearchRequest {
             let hint = "give only a query, an id or a dialogue";
             return wrong("more than one of query, like and dialogue is given", hint);
         }
+        if self.query.trim().is_empty() && !self.context.is_empty() {
+            return wrong(
+                "a context needs a query",
+                "leave out the context, or search with a query instead of an id or a dialogue",
+            );
+        }
         if self.syntax && self.mode.is_some_and(|mode| mode != Mode::Bm25) {
             return wrong("--syntax requires a lexical search", "remove it, or search with --mode bm25");
         }

@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::{Explanation, Fusion, Group, HitKind, Mode};
+use crate::{Explanation, Fusion, Group, HitKind, Mode, Rerank};
 use turnwise_corpus::{Time, Turn};
 use turnwise_text::Analyzer;
 
@@ -36,6 +36,9 @@ pub struct Response {
     /// Fusion that was used. Present only if the mode is hybrid.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fusion: Option<Fusion>,
+    /// Reranking that was requested.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rerank: Option<Rerank>,
     /// True if `fusion` was tuned for this index, with `turnwise search tune`.
     pub tuned: bool,
     /// Numbers of candidates that were examined.

@@ -31,15 +31,15 @@ pub(crate) struct SearchArgs {
     pub(crate) context: Option<PathBuf>,
     /// Turn before the query; repeat for several turns, in order
     ///
-    /// Without QUERY, the last turn is the query.
+    /// The search prefers hits that follow similar turns. To ask about something that was said elsewhere, write a query
+    /// that can be understood alone. Names and dates count only in the query. Without QUERY, the last turn is the query.
     ///
     /// Example: turnwise search -i chats --turn "I sent it back" "where is my refund"
     #[arg(long = "turn", value_name = "TEXT")]
     pub(crate) turns: Vec<String>,
     /// Weight of a context turn (--turn, --context), relative to the turn after it
     ///
-    /// With 0.5, each turn counts half as much as the turn after it. The weights apply to dense search only; lexical search
-    /// uses only the words of the query.
+    /// With 0.5, each turn counts half as much as the turn after it.
     #[arg(long, value_name = "0..1", default_value_t = 0.5)]
     pub(crate) decay: f32,
     /// What to search for

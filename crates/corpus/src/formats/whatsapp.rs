@@ -18,8 +18,13 @@ mod line;
 
 use jiff::{SignedDuration, civil::DateTime};
 
-use crate::formats::chat_text::{self, Draft, LineReader, Out};
-use crate::formats::prelude::*;
+use crate::{
+    THREAD,
+    formats::{
+        chat_text::{self, Draft, LineReader, Out},
+        prelude::*,
+    },
+};
 use line::{Content, Header, Order, clean, order, without_edited};
 
 pub(super) static FORMAT: Format = Format {
@@ -158,6 +163,7 @@ impl Reader {
             Ok(id) => {
                 let mut dialogue = support::dialogue(id, "whatsapp", None);
                 dialogue.title = Some(self.title.clone());
+                dialogue.note(THREAD, self.title.as_str());
                 dialogue.time = Time::from_civil(time);
                 let order = self.assumed.then(|| format!("{} (assumed)", self.order.name()));
                 dialogue.note("date_order", order);
@@ -213,7 +219,7 @@ I mean it
         assert_eq!(got[0].turns[2].metadata["media"], "omitted");
         assert_eq!(got[1].turns[2].role, Some(Role::System));
         assert_eq!(got[0].turns[1].time.unwrap().to_string(), "2026-03-02T09:14:00Z");
-        assert!(got[0].metadata.is_empty());
+        assert_eq!(got[0].metadata.keys().collect::<Vec<_>>(), [THREAD]);
     }
 
     #[test]

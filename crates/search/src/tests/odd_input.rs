@@ -126,3 +126,12 @@ fn odd_contexts_give_finite_scores() {
         }
     }
 }
+
+#[test]
+fn a_context_without_a_query_is_rejected() {
+    let (_dir, searcher) = some_index();
+    let like = SearchRequest { like: Some("d02".to_owned()), ..SearchRequest::default() };
+    searcher.search(&like).unwrap();
+    let said = SearchRequest { context: vec!["hotel room".to_owned()], ..like };
+    assert!(searcher.search(&said).unwrap_err().to_string().contains("a context needs a query"));
+}

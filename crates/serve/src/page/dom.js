@@ -40,5 +40,6 @@ export function threadOf({ metadata }) {
 }
 
 export const date = (time) => time?.slice(0, 10);
+export const minute = (time) => time.slice(0, 16).replace("T", " ").replace(" 00:00", "");
 
 export const counted = (n, what) => `${n.toLocaleString("en")} ${what}${n === 1 ? "" : "s"}`;

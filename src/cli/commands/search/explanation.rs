@@ -1,9 +1,11 @@
 //! Text output of `--explain`: how the score of each hit was computed.
 
+use clap::ValueEnum;
+
 use crate::cli::{commands::vectors::shortened, prelude::*};
 use turnwise_search::{
     BM25_HALF_SCORE, ContextExplanation, EARLIER_HALF_SCORE, EarlierScore, EffectiveQuery, Explanation,
-    FusionExplanation, FusionMethod, Hit, RankedScore, Response, Stretch, Timings,
+    FusionExplanation, FusionMethod, Hit, RankedScore, Rerank, RerankMethod, Response, Stretch, Timings,
 };
 
 /// Maximum number of BM25 terms to print.
@@ -43,8 +45,16 @@ pub(super) fn effective(effective: &EffectiveQuery, out: &mut dyn Write) -> io::
 /// Prints the computation of a hit's score as a tree.
 pub(super) fn hit(found: &Response, hit: &Hit, why: &Explanation, out: &mut dyn Write) -> io::Result<()> {
     let mut line = |depth: usize, text: String| writeln!(out, "{DIM}    {}{text}{DIM:#}", "  ".repeat(depth));
-    if let Some(RankedScore { score, rank }) = why.before {
-        line(0, format!("{:.4} after reranking; before, {score:.4} at rank {rank}", hit.score))?;
+    if let (Some(before), Some(rerank)) = (why.before, found.rerank) {
+        line(
+            0,
+            format!(
+                "{:.4} = {}; rank {} before",
+                hit.score,
+                reranked(hit.score, before.score, &rerank),
+                before.rank
+            ),
+        )?;
     }
     if let Some(fused) = &why.fusion {
         line(0, format!("{:.4} = {}", fused.score, sum(fused, why)))?;
@@ -56,9 +66,13 @@ pub(super) fn hit(found: &Response, hit: &Hit, why: &Explanation, out: &mut dyn 
         line(1, format!("dense: cosine {cosine:.4}, not among the dense candidates"))?;
     }
     if let Some(RankedScore { score, rank }) = why.dense {
+        let query = match &why.context {
+            Some(ContextExplanation { earlier: Some(_), .. }) => " of the query with its context",
+            _ => "",
+        };
         let above =
             hit.percentile.map(|p| format!(", {} of random pairs", percentile(p))).unwrap_or_default();
-        line(1, format!("dense: cosine {score:.4}, rank {rank}{above}"))?;
+        line(1, format!("dense: cosine {score:.4}{query}, rank {rank}{above}"))?;
     }
     if let Some(RankedScore { score, rank }) = why.bm25 {
         line(1, format!("BM25: score {score:.4}, rank {rank}"))?;
@@ -96,7 +110,10 @@ fn in_context(
         }
     }
     if context.speaker {
-        line(1, format!("speaker: the query names {}", hit.turn.speaker))?;
+        line(
+            1,
+            format!("speaker: the query names {}, who says this turn: twice the weight", hit.turn.speaker),
+        )?;
     } else if context.participant {
         line(1, "speaker: the query names a speaker of this dialogue".to_owned())?;
     }
@@ -107,6 +124,16 @@ fn in_context(
         line(1, format!("conversation before: cosine {cosine:.4}, BM25 score {bm25:.4}"))?;
     }
     Ok(())
+}
+
+/// Formats the computation of a score after reranking.
+fn reranked(score: f32, before: f32, rerank: &Rerank) -> String {
+    let method = rerank.by.to_possible_value().map(|method| method.get_name().to_owned()).unwrap_or_default();
+    match rerank.by {
+        RerankMethod::Exact => "cosine".to_owned(),
+        _ if rerank.weight == 0.0 => format!("{before:.4} + 0 {method}"),
+        _ => format!("{before:.4} + {} × {:.4} {method}", rerank.weight, (score - before) / rerank.weight),
+    }
 }
 
 fn sum(fused: &FusionExplanation, why: &Explanation) -> String {
@@ -158,6 +185,14 @@ fn sum(fused: &FusionExplanation, why: &Explanation) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn reranked_scores_are_sums() {
+        let maxsim = Rerank { by: RerankMethod::MaxsimStatic, weight: 0.5, ..Rerank::default() };
+        assert_eq!(reranked(1.0, 0.75, &maxsim), "0.7500 + 0.5 × 0.5000 maxsim-static");
+        assert_eq!(reranked(0.75, 0.75, &Rerank { weight: 0.0, ..maxsim }), "0.7500 + 0 maxsim-static");
+        assert_eq!(reranked(0.4, 0.75, &Rerank::default()), "cosine");
+    }
 
     #[test]
     fn percentiles_are_never_rounded_up() {

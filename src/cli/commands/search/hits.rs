@@ -71,7 +71,10 @@ fn write_hit(found: &Response, n: usize, hit: &Hit, out: &mut dyn Write) -> io::
     let group =
         if found.group == Some(Group::Thread) && hit.thread.is_some() { "thread" } else { "dialogue" };
     let more = hit.more.filter(|more| *more > 0).map(|more| format!("{more} more in this {group}"));
-    let date = hit.thread.as_ref().and(hit.time).map(|time| time.date());
+    let date = match hit.turn.time {
+        Some(time) => Some(time.minute()),
+        None => hit.thread.as_ref().and(hit.time).map(|time| time.date()),
+    };
     let about = [date, Some(hit.domains.join(", ")), hit.title.clone(), turns, more];
     let about: Vec<String> = about.into_iter().flatten().filter(|s| !s.is_empty()).collect();
     let (id, score, about) = (&hit.id, score(found, hit), about.join(" · "));
