@@ -5,7 +5,8 @@ use std::{collections::BTreeSet, ops::Range};
 use turnwise_core::ids::DialogueId;
 use turnwise_corpus::Dialogue;
 use turnwise_search::{
-    Fusion, FusionMethod, Group, Hit, HitKind, Mode, Rerank, RerankMethod, SearchRequest, Searcher,
+    Fusion, FusionMethod, FusionOptions, Group, Hit, HitKind, Mode, Rerank, RerankMethod, SearchRequest,
+    Searcher,
 };
 use turnwise_store::PutOutcome;
 
@@ -26,9 +27,16 @@ const CLIENTS: usize = 20;
 const DIALOGUES: usize = 100;
 
 /// Returns a search request. Its lists of candidates are complete: engines can cut off a shorter list differently if
-/// candidates at its end have equal scores.
+/// candidates at its end have equal scores. Its dense weight is set: otherwise, a local index reduces it, because the
+/// random turns of a dialogue have nothing in common. Other engines do not.
 fn request(query: &str) -> SearchRequest {
-    SearchRequest { query: query.to_owned(), k: 10, candidates: 10 * DIALOGUES, ..SearchRequest::default() }
+    SearchRequest {
+        query: query.to_owned(),
+        k: 10,
+        candidates: 10 * DIALOGUES,
+        fusion: Some(FusionOptions { dense: Some(1.0), ..FusionOptions::default() }),
+        ..SearchRequest::default()
+    }
 }
 
 /// Returns search requests with all modes, fusion methods, filters and other options, each with a description.
