@@ -3,6 +3,8 @@
 //! In "What did Ann order?", the name tells who says what is looked for, but not what is said. The turns of Ann get a
 //! higher score, and the vector of the query is computed without the name: the turns of other speakers that mention Ann
 //! would otherwise be more similar than her own.
+//!
+//! In "Thanks, Ann!", Ann is addressed, so the turn is by somebody else. Such a name is a word like any other.
 
 use std::ops::Range;
 
@@ -16,6 +18,13 @@ const NAMESAKES: usize = 64;
 /// Maximum number of speakers in an index in which a name in lower case, or at the start of the query, counts as a
 /// name. Among more speakers, words such as "bill" and "mark" are likely to be names of speakers by chance.
 const FEW_SPEAKERS: usize = 20;
+
+/// Words before a name that addresses somebody, in lower case.
+const GREETINGS: [&str; 33] = [
+    "bedankt", "bonjour", "bye", "cheers", "cher", "ciao", "congrats", "danke", "dear", "goodbye", "gracias",
+    "grazie", "hallo", "hello", "hey", "hi", "hoi", "hola", "liebe", "lieber", "merci", "obrigada",
+    "obrigado", "oi", "olá", "salut", "sorry", "thank", "thanks", "thx", "wow", "yeah", "you",
+];
 
 /// The speakers that a query names.
 #[derive(Debug, Default, PartialEq)]
@@ -72,6 +81,12 @@ impl NamedSpeakers {
                 }
             }
             let range = words[n - 1].start..words[end - 1].end;
+            let before =
+                n.checked_sub(2).and_then(|before| words.get(before)).map(|word| &query[word.clone()]);
+            if is_addressed(query, &range, before) {
+                n = end;
+                continue;
+            }
             let name = query[range.clone()].to_lowercase();
             found.speakers.extend(speakers.into_iter().filter(|speaker| begins_with(speaker, &name)));
             let possessive = if possessive(query, range.end) {
@@ -130,6 +145,13 @@ fn possessive(text: &str, at: usize) -> bool {
         && rest.next().is_none_or(|c| !c.is_alphanumeric())
 }
 
+/// Returns whether the name at `range` addresses somebody: "Hi Ann", "thank you, Ann", "Yes, Ann!". `before` is the word
+/// before the name.
+fn is_addressed(query: &str, range: &Range<usize>, before: Option<&str>) -> bool {
+    query[range.end..].starts_with(['!', '！'])
+        || before.is_some_and(|word| GREETINGS.binary_search(&word.to_lowercase().as_str()).is_ok())
+}
+
 /// Returns the speakers whose name is `name`, or begins with it, in usual upper and lower case.
 fn with_name(engine: &dyn Engine, name: &str) -> Result<Vec<String>> {
     let lower = name.to_lowercase();
@@ -182,6 +204,14 @@ mod tests {
         assert_eq!(found("What did Ann order?"), of("Ann Jones, Ann Smith", "What did order?"));
         assert_eq!(found("what did ann smith order"), of("Ann Smith", "what did order"));
         assert_eq!(found("Bo's parcel and Ann Jones’s refund"), of("Ann Jones, Bo", "parcel and refund"));
+        // A name that addresses somebody tells nothing about the speaker.
+        for text in ["Hey Bo! How are you?", "thank you, Ann Smith, for the parcel", "Yes, Bo! It is late"] {
+            assert_eq!(found(text), of("", text));
+        }
+        assert_eq!(
+            found("Thanks Bo, what did Ann Jones order?"),
+            of("Ann Jones", "Thanks Bo, what did order?")
+        );
         // A query of names only is not shortened.
         assert_eq!(found("Bo"), of("Bo", "Bo"));
         // Roles are not names, and a part of a word is not a word.

@@ -1,6 +1,6 @@
 // Panel that shows a whole dialogue. The turn of the hit is highlighted.
 
-import { $, counted, date, el, speaker, threadOf } from "./dom.js";
+import { $, counted, date, el, minute, speaker, threadOf } from "./dom.js";
 
 export function close() {
   $("thread").hidden = true;
@@ -11,7 +11,7 @@ export function show(dialogue, turn, on) {
   const first = dialogue.turns[0]?.speaker;
   const lines = dialogue.turns.map((said) =>
     el("li", { class: [said.speaker === first ? "" : "other", said.number === turn ? "found" : ""].join(" ").trim() || undefined, "aria-current": said.number === turn ? "true" : undefined },
-      el("div", { class: "who" }, `${said.number}. ${speaker(said)}`, said.time && ` · ${said.time}`,
+      el("div", { class: "who" }, `${said.number}. ${speaker(said)}`, said.time && ` · ${minute(said.time)}`,
         el("button", { type: "button", class: "plain", "aria-label": `Find turns similar to turn ${said.number}`, onclick: () => on.like(`${dialogue.id}#${said.number}`) }, "find similar")),
       el("div", {}, said.text)));
   const name = threadOf(dialogue);
