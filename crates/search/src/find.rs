@@ -78,7 +78,7 @@ impl Searcher {
         let reranked = request.rerank.map_or(0, |rerank| rerank.top);
         let mut fusion = self.fusion(request, kind);
         if mode == Mode::Hybrid && self.learns_dense_weight(request, &fusion) {
-            let factor = self.dense_factor(&request.query)?;
+            let factor = self.dense_factor(&request.query);
             if factor < 1.0 {
                 fusion.dense *= factor;
                 query.warnings.push(format!(

@@ -77,13 +77,10 @@ fn auc(pairs: &[Pair]) -> f64 {
 }
 
 impl Searcher {
-    /// Returns the factor of the weight of dense search for a query text.
-    pub(super) fn dense_factor(&self, query: &str) -> Result<f32> {
-        if let Some(known) = self.reliability.get() {
-            return Ok(known.factor(query));
-        }
-        let measured = self.measure_reliability()?;
-        Ok(self.reliability.get_or_init(|| measured).factor(query))
+    /// Returns the factor of the weight of dense search for a query text. If a dialogue of the sample is damaged, the
+    /// factor is 1: a search that does not need this dialogue must not fail.
+    pub(super) fn dense_factor(&self, query: &str) -> f32 {
+        self.reliability.get_or_init(|| self.measure_reliability().unwrap_or_default()).factor(query)
     }
 
     fn measure_reliability(&self) -> Result<Reliability> {
