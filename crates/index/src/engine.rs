@@ -5,7 +5,6 @@
 
 use std::borrow::Cow;
 
-use jiff::civil::Date;
 use serde::Serialize;
 
 use super::{embedded::Embedded, lexical::TermScore, vectors::Kind, vectors::Recipe};
@@ -15,7 +14,7 @@ use turnwise_core::{
 };
 use turnwise_corpus::{Dialogue, SpokenTurn, Time, Turn, filter::Filter};
 use turnwise_store::{Position, Totals};
-use turnwise_text::Analyzer;
+use turnwise_text::{Analyzer, dates::DateRange};
 
 /// Search engine over the dialogues of one index.
 pub trait Engine: Send + Sync {
@@ -66,9 +65,8 @@ pub trait Engine: Send + Sync {
         Ok(Vec::new())
     }
 
-    /// Returns whether an utterance may have a time in a range of days; `after` is the first day after the range. An engine
-    /// that does not know it returns true.
-    fn has_time(&self, _first: Date, _after: Date) -> Result<bool> {
+    /// Returns whether an utterance may have a time in a range of days. An engine that does not know it returns true.
+    fn has_time(&self, _days: &DateRange) -> Result<bool> {
         Ok(true)
     }
 

@@ -82,7 +82,7 @@ impl Searcher {
             if factor < 1.0 {
                 fusion.dense *= factor;
                 query.warnings.push(format!(
-                    "{} understands the language of the query badly, so dense search counts less; encode the index with a \
+                    "{} does not understand the language of the query well, so dense search counts less; encode the index with a \
                      multilingual model, such as multilingual-e5-small",
                     self.recipe()?.model
                 ));

@@ -5,13 +5,11 @@
 
 use std::collections::HashSet;
 
-use jiff::civil::Date;
-
 use super::{SearchRequest, Searcher, find::Lists, query::Query};
 use turnwise_core::Result;
 use turnwise_corpus::filter::Filter;
 use turnwise_index::engine::{Candidate, SearchModes};
-use turnwise_text::dates::NamedDate;
+use turnwise_text::dates::{DateRange, NamedDate};
 
 /// Number of years before the present in which a date without a year is looked for.
 const YEARS: i16 = 10;
@@ -34,8 +32,8 @@ impl Searcher {
         let this_year = jiff::Timestamp::now().to_zoned(jiff::tz::TimeZone::UTC).year();
         let mut days = Vec::new();
         for range in days_of(&query.dates, this_year) {
-            if self.engine().has_time(range.first, range.after)? {
-                days.push(range.condition());
+            if self.engine().has_time(&range)? {
+                days.extend(condition(&range));
             }
         }
         for alternatives in [of_speakers(&query.speakers), days] {
@@ -83,29 +81,20 @@ fn of_speakers(names: &[String]) -> Vec<String> {
     names.iter().map(|name| format!("speaker=\"{}\"", quoted(name))).collect()
 }
 
-/// Range of days.
-struct Days {
-    first: Date,
-    /// First day after the range.
-    after: Date,
-}
-
-impl Days {
-    fn condition(&self) -> String {
-        format!("(time>={} and time<{})", self.first, self.after)
-    }
+/// Returns the condition that a turn has a time in a range of days. Returns `None` at the end of the calendar.
+fn condition(days: &DateRange) -> Option<String> {
+    Some(format!("(time>={} and time<{})", days.first, days.last.tomorrow().ok()?))
 }
 
 /// Returns the days of dates. A date without a year has days in each of the last years, the present year first.
-fn days_of(dates: &[NamedDate], this_year: i16) -> impl Iterator<Item = Days> {
+fn days_of(dates: &[NamedDate], this_year: i16) -> impl Iterator<Item = DateRange> {
     // If there are too many, the dates with a year and the recent years are kept.
-    let ranges = (0..=YEARS).flat_map(move |age| {
+    (0..=YEARS).flat_map(move |age| {
         dates.iter().filter_map(move |date| match date.year {
             Some(year) => date.range_in(year).filter(|_| age == 0),
             None => date.range_in(this_year.saturating_sub(age)),
         })
-    });
-    ranges.filter_map(|range| Some(Days { first: range.first, after: range.last.tomorrow().ok()? }))
+    })
 }
 
 #[cfg(test)]
@@ -118,7 +107,7 @@ mod tests {
         let speakers = of_speakers(&["Ann \"A\" Smith".to_owned(), r"Bo\b".to_owned()]);
         assert_eq!(speakers, [r#"speaker="Ann \"A\" Smith""#, r#"speaker="Bo\\b""#]);
         let conditions = |text: &str| -> Vec<String> {
-            days_of(&named_dates(text), 2026).map(|days| days.condition()).collect()
+            days_of(&named_dates(text), 2026).filter_map(|days| condition(&days)).collect()
         };
         let dates = conditions("on 31 December 2023 or 8 May");
         assert_eq!(dates[0], "(time>=2023-12-31 and time<2024-01-01)");
@@ -137,7 +126,7 @@ mod tests {
         let names: Vec<String> = (0..70).map(|n| format!("Ann {n}")).collect();
         let speakers = of_speakers(&names);
         let dates = named_dates("on 8 May, 9 May, 10 May, 11 May or 31 December 9999");
-        let dates: Vec<String> = days_of(&dates, 2026).map(|days| days.condition()).collect();
+        let dates: Vec<String> = days_of(&dates, 2026).filter_map(|days| condition(&days)).collect();
         for alternatives in [&speakers, &dates] {
             let own = with_alternatives(None, alternatives).unwrap();
             assert!(own.as_str().contains(&alternatives[MAX_ALTERNATIVES - 1]));

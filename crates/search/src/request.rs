@@ -263,8 +263,7 @@ pub struct Rerank {
     pub by: RerankMethod,
     /// Number of candidates to rerank.
     pub top: usize,
-    /// Weight of the score of a token method (all except `exact`), which is added to the score of the search. Not used
-    /// by `exact`.
+    /// Weight of the score of a token method, which is added to the score of the search. `exact` does not use it.
     pub weight: f32,
 }
 

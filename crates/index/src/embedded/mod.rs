@@ -9,8 +9,6 @@ use std::{
     sync::{Arc, Mutex, OnceLock},
 };
 
-use jiff::civil::Date;
-
 pub use folder::Folder;
 pub use view::Filtered;
 
@@ -26,7 +24,7 @@ use turnwise_core::{
 };
 use turnwise_corpus::{Dialogue, Time, filter::Filter};
 use turnwise_store::{Snapshot, Totals};
-use turnwise_text::Analyzer;
+use turnwise_text::{Analyzer, dates::DateRange};
 
 /// If more than this number of utterances are indexed in memory only, the user gets a note.
 const LONG_LEXICAL_TAIL: u64 = 50_000;
@@ -228,8 +226,11 @@ impl Engine for Embedded {
         Ok(all.iter().filter(fits).take(most).cloned().collect())
     }
 
-    fn has_time(&self, first: Date, after: Date) -> Result<bool> {
-        self.lexical()?.has_time(&first.to_string(), &after.to_string())
+    fn has_time(&self, days: &DateRange) -> Result<bool> {
+        match days.last.tomorrow() {
+            Ok(after) => self.lexical()?.has_time(&days.first.to_string(), &after.to_string()),
+            Err(_) => Ok(true),
+        }
     }
 
     fn sample(&self, most: usize) -> Result<Vec<Dialogue>> {

@@ -112,7 +112,10 @@ fn in_context(
     if context.speaker {
         line(
             1,
-            format!("speaker: the query names {}, who says this turn: twice the weight", hit.turn.speaker),
+            format!(
+                "speaker: the query names {}, the speaker of this turn (twice the weight)",
+                hit.turn.speaker
+            ),
         )?;
     } else if context.participant {
         line(1, "speaker: the query names a speaker of this dialogue".to_owned())?;
