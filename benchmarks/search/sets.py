@@ -277,7 +277,7 @@ def self_dialogue(data):
 
 @dataset("titles")
 def titles(_):
-    """Titles of the sample dialogues as queries. Titles are not searched, so a title is a short description."""
+    """Titles of the sample dialogues as queries: short descriptions. The indexed dialogues have no titles."""
     folder = os.path.join(HERE, "..", "..", "examples", "support")
     rows = [json.loads(line) for path in sorted(glob.glob(os.path.join(folder, "*.jsonl"))) for line in lines(path)]
     tasks = []
@@ -288,7 +288,8 @@ def titles(_):
                 for row in rows if row["language"] == language
             ]
             tasks.append(Task(f"sample titles, {name}, {of}", queries, 300, single=True))
-    return rows, tasks
+    untitled = [{name: value for name, value in row.items() if name != "title"} for row in rows]
+    return untitled, tasks
 
 
 # Chinese sentences

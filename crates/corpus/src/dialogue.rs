@@ -91,30 +91,44 @@ pub struct SpokenTurn<'a> {
     pub time: Option<Time>,
 }
 
-impl<'a> SpokenTurn<'a> {
-    /// Returns the turns of a dialogue.
-    pub fn all_of(dialogue: &'a Dialogue) -> Vec<Self> {
+/// Title and turns of a dialogue, for reading many dialogues fast. Texts are borrowed from the record where possible.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SpokenDialogue<'a> {
+    /// Title of the dialogue.
+    pub title: Option<Cow<'a, str>>,
+    /// The turns, in order.
+    pub turns: Vec<SpokenTurn<'a>>,
+}
+
+impl<'a> SpokenDialogue<'a> {
+    /// Returns the title and the turns of a dialogue.
+    pub fn of(dialogue: &'a Dialogue) -> Self {
         let spoken = |turn: &'a Turn| SpokenTurn {
             number: turn.number,
             speaker: Cow::Borrowed(&turn.speaker),
             text: Cow::Borrowed(&turn.text),
             time: turn.time.or(dialogue.time),
         };
-        dialogue.turns.iter().map(spoken).collect()
+        SpokenDialogue {
+            title: dialogue.title.as_deref().map(Cow::Borrowed),
+            turns: dialogue.turns.iter().map(spoken).collect(),
+        }
     }
 
-    /// Reads the turns from the canonical JSON of a dialogue.
-    pub fn parse(json: &'a [u8]) -> serde_json::Result<Vec<Self>> {
+    /// Reads the title and the turns from the canonical JSON of a dialogue.
+    pub fn parse(json: &'a [u8]) -> serde_json::Result<Self> {
         #[derive(Deserialize)]
         struct Spoken<'a> {
+            #[serde(default, borrow)]
+            title: Option<Cow<'a, str>>,
             #[serde(default)]
             time: Option<Time>,
             #[serde(borrow)]
             turns: Vec<SpokenTurn<'a>>,
         }
-        let Spoken { time, mut turns } = serde_json::from_slice(json)?;
+        let Spoken { title, time, mut turns } = serde_json::from_slice(json)?;
         turns.iter_mut().for_each(|turn| turn.time = turn.time.or(time));
-        Ok(turns)
+        Ok(SpokenDialogue { title, turns })
     }
 }
 

@@ -42,6 +42,6 @@ mod time;
 pub mod walk;
 pub mod writers;
 
-pub use dialogue::{Dialogue, MAX_TURNS, Metadata, SpokenTurn, THREAD, Turn, json_schema};
+pub use dialogue::{Dialogue, MAX_TURNS, Metadata, SpokenDialogue, SpokenTurn, THREAD, Turn, json_schema};
 pub use role::Role;
 pub use time::Time;

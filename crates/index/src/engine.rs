@@ -12,7 +12,7 @@ use turnwise_core::{
     error::{Error, Result},
     ids::{DialogueId, IdKey, Seq, TurnNo},
 };
-use turnwise_corpus::{Dialogue, SpokenTurn, Time, Turn, filter::Filter};
+use turnwise_corpus::{Dialogue, SpokenDialogue, SpokenTurn, Time, Turn, filter::Filter};
 use turnwise_store::{Position, Totals};
 use turnwise_text::{Analyzer, dates::DateRange};
 
@@ -123,6 +123,11 @@ pub trait View {
     /// Returns the `k` best keyword matches, best first.
     fn keyword_search(&self, kind: Kind, words: &KeywordQuery, k: usize) -> Result<HitList>;
 
+    /// Returns the `k` dialogues whose titles match best, best first. The score is that of BM25, but the length of a title
+    /// has no influence. A filter counts only if it was admitted for dialogues. Returns none for an expression, and if
+    /// the index has no titles.
+    fn title_search(&self, words: &KeywordQuery, k: usize) -> Result<HitList>;
+
     /// Reads a dialogue by its id or by the id of one of its utterances. The turn is `None` for the id of a dialogue.
     /// Returns an error if nothing has this id.
     fn find(&self, id: &str) -> Result<(Dialogue, Option<TurnNo>)>;
@@ -134,14 +139,14 @@ pub trait View {
     /// stored.
     fn vector<'a>(&'a self, dialogue: &Dialogue, turn: Option<&Turn>) -> Result<Option<Cow<'a, [f32]>>>;
 
-    /// Calls `read` with the version and the turns of a dialogue. Does nothing if the dialogue does not exist.
-    fn read_turns(
+    /// Calls `read` with the version, the title and the turns of a dialogue. Does nothing if the dialogue does not exist.
+    fn read_spoken(
         &self,
         dialogue: IdKey,
-        read: &mut dyn FnMut(Version, &[SpokenTurn<'_>]) -> Result<()>,
+        read: &mut dyn FnMut(Version, &SpokenDialogue<'_>) -> Result<()>,
     ) -> Result<()> {
         match self.record(dialogue)? {
-            Some((version, dialogue)) => read(version, &SpokenTurn::all_of(&dialogue)),
+            Some((version, dialogue)) => read(version, &SpokenDialogue::of(&dialogue)),
             None => Ok(()),
         }
     }

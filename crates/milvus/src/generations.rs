@@ -32,6 +32,10 @@ pub struct Manifest {
     /// Name of the Milvus analyzer that splits texts into terms. `None` if the turnwise analyzer splits them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) words: Option<String>,
+    /// True if the rows of dialogues have the titles in columns of their own. False if a version of turnwise from before
+    /// titles were searched created the generation.
+    #[serde(default)]
+    pub(super) titles: bool,
     /// Recipe of the vectors (encoder and options); `None` if there are no vectors.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub recipe: Option<Recipe>,
@@ -44,7 +48,7 @@ impl Manifest {
         words: Option<String>,
         recipe: Option<Recipe>,
     ) -> Self {
-        Manifest { format: FORMAT, generation, analyzer: analyzer.to_string(), words, recipe }
+        Manifest { format: FORMAT, generation, analyzer: analyzer.to_string(), words, titles: true, recipe }
     }
 
     pub(super) fn read(place: &str, text: &str) -> Result<Self> {
@@ -98,7 +102,9 @@ impl Manifest {
             let recipe = manifest.recipe.as_ref();
             recipe.map(|r| (r.fingerprint, r.prompt.clone(), r.dialogue_mode, r.pooling))
         };
-        (&self.analyzer, &self.words) == (&other.analyzer, &other.words) && recipe(self) == recipe(other)
+        let words =
+            |manifest: &Manifest| (manifest.analyzer.clone(), manifest.words.clone(), manifest.titles);
+        words(self) == words(other) && recipe(self) == recipe(other)
     }
 }
 

@@ -178,6 +178,8 @@ pub(super) struct Rows {
     /// Text of a turn for the operator `like`; empty for a whole dialogue. See [`names::folded`].
     said: Vec<String>,
     words: Vec<String>,
+    /// Titles in the form of `words`; empty if the collection has no column for them.
+    titles: Vec<String>,
     vectors: Vec<Vec<f32>>,
     /// For each row, true if the original vector has a direction. A zero vector has none.
     directed: Vec<bool>,
@@ -223,6 +225,14 @@ impl Rows {
         Ok(())
     }
 
+    /// Adds the title of the dialogue to the row that was added last.
+    pub(super) fn push_title(&mut self, dialogue: &Dialogue, words: WordsColumn) {
+        let mut title = words.column_text(&[dialogue.title.as_deref().unwrap_or_default()]);
+        self.cut += u64::from(truncate(&mut title));
+        self.bytes += title.len();
+        self.titles.push(title);
+    }
+
     /// Sets the vectors of all rows, in order. A zero vector has no direction, but Milvus would return it in searches.
     /// Therefore, this method replaces a zero vector with a unit vector and sets the column `directed` to false.
     pub(super) fn set_vectors(&mut self, vectors: Vec<Vec<f32>>) {
@@ -248,6 +258,9 @@ impl Rows {
             text("said", self.said),
             text("words", self.words),
         ];
+        if !self.titles.is_empty() {
+            columns.push(text("title", self.titles));
+        }
         if !self.vectors.is_empty() {
             columns.push(FieldData::FloatVector { name: "vector".into(), values: self.vectors });
             columns.push(FieldData::Bool { name: "directed".into(), values: self.directed });

@@ -29,6 +29,8 @@ use turnwise_index::vectors::Kind;
 
 /// BM25 parameters. They are the same as in a local index, so that scores are comparable.
 const BM25: &str = r#"{"bm25_k1": 1.2, "bm25_b": 0.75}"#;
+/// BM25 parameters for titles, whose length has no influence.
+const TITLE_BM25: &str = r#"{"bm25_k1": 1.2, "bm25_b": 0.0}"#;
 
 impl Connection {
     /// Connects to the server, and loads the generation to which the name in `target` refers. Returns an error if the
@@ -94,10 +96,14 @@ impl Connection {
     pub(super) fn create(&self, manifest: &Manifest) -> Result<()> {
         let text = manifest.as_text()?;
         for (collection, schema) in schemas(&self.target.name, manifest) {
-            let indexes = match schema.get_fields().iter().any(|field| field.get_name() == "nothing") {
+            let has = |name: &str| schema.get_fields().iter().any(|field| field.get_name() == name);
+            let mut indexes = match has("nothing") {
                 true => vec![plain_index("nothing", IndexType::Flat, MetricType::L2), inverted_index("key")],
                 false => self.indexes(manifest.recipe.as_ref().map(|recipe| recipe.dim)),
             };
+            if has(TITLE_TERMS) {
+                indexes.push(sparse_index(TITLE_TERMS, TITLE_BM25));
+            }
             // Drop the collection if an interrupted creation has left one. It was never in use.
             self.drop_if_there(&collection)?;
             let request = CreateCollectionRequest::builder()
@@ -185,13 +191,7 @@ impl Connection {
 
     /// Returns the indexes of a collection of rows. `dim` is the number of dimensions of the vectors, if there are any.
     fn indexes(&self, dim: Option<usize>) -> Vec<IndexParam> {
-        // Pass the parameters as one JSON text, because every server version accepts this form.
-        let with = |index: IndexParam, params: &str| {
-            index.extra_params(HashMap::from([("params".to_owned(), params.to_owned())]))
-        };
-        let mut indexes =
-            vec![with(plain_index("sparse", IndexType::SparseInvertedIndex, MetricType::Bm25), BM25)];
-        indexes.push(inverted_index("key"));
+        let mut indexes = vec![sparse_index(TERMS, BM25), inverted_index("key")];
         if dim.is_some() {
             let cosine = |kind| plain_index("vector", kind, MetricType::Cosine);
             indexes.push(match self.target.graph {
@@ -206,6 +206,15 @@ impl Connection {
         }
         indexes
     }
+}
+
+/// Adds parameters to an index. They are one JSON text, because every server version accepts this form.
+fn with(index: IndexParam, params: &str) -> IndexParam {
+    index.extra_params(HashMap::from([("params".to_owned(), params.to_owned())]))
+}
+
+fn sparse_index(field: &str, params: &str) -> IndexParam {
+    with(plain_index(field, IndexType::SparseInvertedIndex, MetricType::Bm25), params)
 }
 
 fn plain_index(field: &str, kind: IndexType, metric: MetricType) -> IndexParam {
@@ -231,10 +240,16 @@ fn corpus() -> FieldSchema {
 
 fn schemas(name: &str, manifest: &Manifest) -> [(String, CollectionSchema); 3] {
     let [records, utterances, dialogues] = manifest.collections(name);
-    [(records, self::records()), (utterances, rows(manifest)), (dialogues, rows(manifest))]
+    let of = |kind| rows(manifest, kind);
+    [(records, self::records()), (utterances, of(Kind::Utterances)), (dialogues, of(Kind::Dialogues))]
 }
 
-fn rows(manifest: &Manifest) -> CollectionSchema {
+/// Column with the weighted terms of `words`.
+pub(super) const TERMS: &str = "sparse";
+/// Column with the weighted terms of `title`.
+pub(super) const TITLE_TERMS: &str = "title_sparse";
+
+fn rows(manifest: &Manifest, kind: Kind) -> CollectionSchema {
     let facts = field("facts", DataType::Array)
         .element_type(DataType::VarChar)
         .max_capacity(MOST_FACTS as u32)
@@ -245,13 +260,13 @@ fn rows(manifest: &Manifest) -> CollectionSchema {
         // standard tokenizer, because every server has it.
         None => serde_json::json!({ "tokenizer": "standard" }),
     };
-    let words = text_field("words", names::LONGEST_TEXT).enable_analyzer(true).analyzer_params(analyzer);
-    let bm25 = Function::new()
-        .name("bm25")
-        .function_type(FunctionType::Bm25)
-        .input_fields(["words"])
-        .output_fields(["sparse"]);
-    let schema = CollectionSchema::new()
+    let analyzed = |name: &str| {
+        text_field(name, names::LONGEST_TEXT).enable_analyzer(true).analyzer_params(analyzer.clone())
+    };
+    let bm25 = |name: &str, from: &str, to: &str| {
+        Function::new().name(name).function_type(FunctionType::Bm25).input_fields([from]).output_fields([to])
+    };
+    let mut schema = CollectionSchema::new()
         .add_field(text_field("id", 128).primary_key(true))
         .add_field(text_field("key", 32))
         .add_field(field("version", DataType::Int64))
@@ -262,9 +277,15 @@ fn rows(manifest: &Manifest) -> CollectionSchema {
         .add_field(field("bounds", DataType::Json))
         .add_field(field("folds", DataType::Json))
         .add_field(text_field("said", names::LONGEST_TEXT))
-        .add_field(words)
-        .add_field(field("sparse", DataType::SparseFloatVector))
-        .add_function(bm25);
+        .add_field(analyzed("words"))
+        .add_field(field(TERMS, DataType::SparseFloatVector))
+        .add_function(bm25("bm25", "words", TERMS));
+    if kind == Kind::Dialogues && manifest.titles {
+        schema = schema
+            .add_field(analyzed("title"))
+            .add_field(field(TITLE_TERMS, DataType::SparseFloatVector))
+            .add_function(bm25("title_bm25", "title", TITLE_TERMS));
+    }
     match &manifest.recipe {
         Some(recipe) => schema
             .add_field(field("vector", DataType::FloatVector).dimension(recipe.dim as u32))

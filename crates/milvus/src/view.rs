@@ -15,6 +15,7 @@ use super::{
     expression, names,
     reading::{DEEPEST, unexpected_data},
     rows::{Answer, key_of, key_text, row_id, version_of},
+    schema::{TERMS, TITLE_TERMS},
 };
 use turnwise_core::{
     error::{Error, Result},
@@ -37,6 +38,8 @@ pub(super) struct MilvusView<'a> {
     engine: &'a Milvus,
     /// Filter expression that every found row must match; empty if there is no filter.
     filter: String,
+    /// Kind of rows for which the filter was admitted.
+    filtered: Kind,
     /// Cached records by dialogue key; `None` for a dialogue that does not exist.
     records: RefCell<HashMap<IdKey, Option<(Version, Dialogue)>>>,
     /// Cached vectors by row id; `None` for a row without a vector.
@@ -45,11 +48,17 @@ pub(super) struct MilvusView<'a> {
 
 impl<'a> MilvusView<'a> {
     pub(super) fn of(engine: &'a Milvus) -> Self {
-        MilvusView { engine, filter: String::new(), records: RefCell::default(), vectors: RefCell::default() }
+        MilvusView {
+            engine,
+            filter: String::new(),
+            filtered: Kind::Dialogues,
+            records: RefCell::default(),
+            vectors: RefCell::default(),
+        }
     }
 
     /// Returns the `k` best rows of a kind for a query. `field` is the column that is searched: `vector` for a dense
-    /// search, `sparse` for a lexical search.
+    /// search, and a column of weighted terms for a lexical search.
     fn best(&self, kind: Kind, field: &str, query: SearchVectors, k: usize, filter: &str) -> Result<HitList> {
         let connection = &self.engine.connection;
         let directed = (field == "vector").then_some("directed");
@@ -67,7 +76,7 @@ impl<'a> MilvusView<'a> {
         let Some(result) = answer.results().get_results().first() else {
             return Ok(NO_HITS);
         };
-        let found = self.found(kind, field == "sparse", result)?;
+        let found = self.found(kind, field != "vector", result)?;
         Ok(HitList { exhausted: result.get_scores().len() < k, found })
     }
 
@@ -75,7 +84,7 @@ impl<'a> MilvusView<'a> {
     /// parameter depends on the type of the vector index.
     fn depth(&self, field: &str, k: usize) -> HashMap<String, String> {
         let (name, most) = match self.engine.connection.target.graph {
-            _ if field == "sparse" => return HashMap::new(),
+            _ if field != "vector" => return HashMap::new(),
             IndexType::DiskAnn => ("search_list", 65_535),
             IndexType::IvfRabitq => return HashMap::from([("nprobe".to_owned(), "128".to_owned())]),
             _ => ("ef", usize::MAX),
@@ -172,6 +181,7 @@ fn name_of(found: &Candidate) -> String {
 
 impl View for MilvusView<'_> {
     fn admit(&mut self, filter: &Filter, kind: Kind, _: SearchModes) -> Result<Option<u64>> {
+        self.filtered = kind;
         self.filter = expression::of(filter, kind)?;
         Ok(None)
     }
@@ -187,7 +197,17 @@ impl View for MilvusView<'_> {
 
     fn keyword_search(&self, kind: Kind, words: &KeywordQuery, k: usize) -> Result<HitList> {
         let k = k.min(DEEPEST);
-        let mut list = self.best(kind, "sparse", query_of(words), k, &self.filter)?;
+        let mut list = self.best(kind, TERMS, query_of(words), k, &self.filter)?;
+        list.found.retain(|found| found.score > 0.0);
+        Ok(list)
+    }
+
+    fn title_search(&self, words: &KeywordQuery, k: usize) -> Result<HitList> {
+        if !self.engine.manifest.titles || words.expression.is_some() {
+            return Ok(NO_HITS);
+        }
+        let filter = if self.filtered == Kind::Dialogues { &self.filter } else { "" };
+        let mut list = self.best(Kind::Dialogues, TITLE_TERMS, query_of(words), k.min(DEEPEST), filter)?;
         list.found.retain(|found| found.score > 0.0);
         Ok(list)
     }
@@ -233,7 +253,7 @@ impl View for MilvusView<'_> {
 
     fn best_turn(&self, words: &KeywordQuery, dialogue: &DialogueId) -> Result<Option<TurnNo>> {
         let only = format!("key == {}", names::quoted(&key_text(dialogue.key())));
-        let best = self.best(Kind::Utterances, "sparse", query_of(words), 1, &only)?;
+        let best = self.best(Kind::Utterances, TERMS, query_of(words), 1, &only)?;
         Ok(best.found.first().and_then(|found| found.turn))
     }
 

@@ -76,6 +76,9 @@ impl Writer {
                 waiting[0].inputs.push(VectorInput::Turn(dialogue, turn));
             }
             waiting[1].rows.push(dialogue, None, *version, self.words)?;
+            if self.manifest.titles {
+                waiting[1].rows.push_title(dialogue, self.words);
+            }
             waiting[1].inputs.push(VectorInput::Whole(dialogue));
             for kind in Kind::ALL {
                 self.send(kind, &mut waiting[kind as usize], false)?;

@@ -5,7 +5,8 @@
 //!
 //! * The cosine is that of the query with a weighted sum of the vectors of the utterance and its neighbors.
 //! * The BM25 score is a sum over the terms of the query. Each term counts where it contributes most: in the utterance,
-//!   or with a lower weight in a neighbor. Only utterances in the list of the lexical search contribute.
+//!   or with a lower weight in a neighbor or in the title of the dialogue. Only utterances in the list of the lexical
+//!   search contribute. If the words of the query are found together, and in few dialogues, the score counts more.
 //! * If the query names a speaker, the utterances of this speaker get an additional score, and all utterances of the
 //!   speaker's dialogues, too.
 //! * If the query names a date, the utterances of this date get an additional score, and also those that mention it. "Last
@@ -25,11 +26,13 @@ use serde::Serialize;
 
 use super::{
     earlier::{EARLIER_TURNS, EarlierLists, EarlierTurns},
+    find::Lists,
     fuse::{CONTEXT_HALF_SCORE, FusedCandidate, HALF_SCORE_PER_WORD},
     query::Query,
+    titles::TITLE_WEIGHT,
 };
 use turnwise_core::{IdKey, Result, TurnNo};
-use turnwise_corpus::{Dialogue, SpokenTurn};
+use turnwise_corpus::{Dialogue, SpokenDialogue, SpokenTurn};
 use turnwise_index::{
     engine::{Candidate, Engine, Prefetch, Version, View},
     vectors::Kind,
@@ -56,6 +59,13 @@ pub(super) fn word_weight() -> impl Iterator<Item = (isize, f32)> {
     NEIGHBORS.iter().map(|(distance, _, weight)| (*distance, *weight))
 }
 
+/// Weight of the coverage of a query; see [`Coverage`].
+const COVERAGE_WEIGHT: f32 = 2.0;
+
+/// Number of candidates among which dialogues with the same coverage are counted. It does not depend on the number of
+/// hits, so that the scores do not depend on it.
+const COUNTED: usize = 100;
+
 /// Parameter `k1` of BM25, which limits the influence of repeated terms.
 const K1: f32 = 1.2;
 
@@ -68,6 +78,7 @@ pub(super) struct ContextScore {
     pub(super) bm25: f32,
     /// BM25 score that is mapped to 0.5. It is the same for all candidates of a search.
     pub(super) half_score: f32,
+    pub(super) coverage: Coverage,
     /// True if the query names the speaker of the utterance.
     pub(super) speaker: bool,
     /// True if the query names a speaker of the dialogue.
@@ -94,9 +105,10 @@ pub struct EarlierScore {
 pub struct ContextTerm {
     /// The term.
     pub term: String,
-    /// Number of the turn that contains the term: the utterance or a neighbor.
-    pub turn: TurnNo,
-    /// Contribution of the term. It is lower if the turn is a neighbor.
+    /// Number of the turn that contains the term: the utterance or a neighbor. Null if the title of the dialogue contains
+    /// it.
+    pub turn: Option<TurnNo>,
+    /// Contribution of the term. It is lower in a neighbor or in the title.
     pub score: f32,
 }
 
@@ -107,6 +119,8 @@ pub(super) struct ContextScorer<'a> {
     earlier: Option<&'a EarlierTurns>,
     /// BM25 scores of turns for the words in the turns before the query.
     earlier_words: HashMap<(Version, TurnNo), f32>,
+    /// Scores of the titles of dialogues.
+    titles: HashMap<Version, f32>,
     /// Names of the speakers that the query names, sorted.
     speakers: &'a [String],
     dates: &'a [NamedDate],
@@ -118,6 +132,42 @@ pub(super) struct ContextScorer<'a> {
     is_name: Vec<bool>,
 }
 
+/// Share of the query's words that an utterance contains together with its neighbors. If all words of a query are in one
+/// place, this place is probably meant, unless many dialogues contain them.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, JsonSchema)]
+pub struct Coverage {
+    /// Share of the terms, from 0 to 1. A term in a neighbor or in the title counts less. 0 for a query of one term, and if
+    /// the query has a context.
+    pub share: f32,
+    /// Number of dialogues with at least this share.
+    pub dialogues: usize,
+    /// Factor of the lexical score: 1 + 2 × share⁴ / dialogues. It is 3 if all words are in one dialogue only.
+    pub factor: f32,
+}
+
+impl Default for Coverage {
+    fn default() -> Self {
+        Coverage { share: 0.0, dialogues: 0, factor: 1.0 }
+    }
+}
+
+impl Coverage {
+    fn new(share: f32, dialogues: usize) -> Self {
+        let factor = 1.0 + COVERAGE_WEIGHT * share.powi(4) / dialogues.max(1) as f32;
+        Coverage { share, dialogues, factor }
+    }
+}
+
+/// Highest score of a term in an utterance, its neighbors and the title.
+#[derive(Debug, Clone, Copy, Default)]
+struct BestWord {
+    score: f32,
+    /// Weight of the text with this score: 1 for the utterance, lower for a neighbor or the title.
+    weight: f32,
+    /// Position of the turn with this score. `None` for the title.
+    turn: Option<usize>,
+}
+
 /// The turns of a dialogue, and the data of its candidates.
 struct Conversation<'a, 't> {
     /// The turns with text. Other turns are not neighbors of any turn.
@@ -127,17 +177,14 @@ struct Conversation<'a, 't> {
     /// For each candidate of the lexical list, by position in `turns`: the score of each term. If the terms are not
     /// known, one number, the total score.
     words: HashMap<usize, Vec<f32>>,
+    /// Weighted score of each term in the title. Empty if the title contains none.
+    title: Vec<f32>,
     /// True if the query names a speaker of the dialogue.
     participant: bool,
 }
 
 impl<'a> ContextScorer<'a> {
-    pub(super) fn new(
-        engine: &dyn Engine,
-        view: &'a dyn View,
-        query: &'a Query,
-        earlier: Option<&EarlierLists>,
-    ) -> Self {
+    pub(super) fn new(engine: &dyn Engine, view: &'a dyn View, query: &'a Query, lists: &Lists) -> Self {
         let terms: &[String] = match &query.words {
             Some(words) if words.expression.is_none() => &words.terms,
             _ => &[],
@@ -158,7 +205,8 @@ impl<'a> ContextScorer<'a> {
                 .map(|earlier| earlier.query.as_slice())
                 .or(query.vector.as_deref()),
             earlier: query.earlier.as_ref(),
-            earlier_words: earlier.map(EarlierLists::word_scores).unwrap_or_default(),
+            earlier_words: lists.earlier.as_ref().map(EarlierLists::word_scores).unwrap_or_default(),
+            titles: lists.titles.iter().map(|title| (title.version, title.score)).collect(),
             speakers: &query.speakers,
             dates: &query.dates,
             terms,
@@ -200,6 +248,7 @@ impl<'a> ContextScorer<'a> {
                 }
             })?;
         }
+        count_dialogues(candidates, &mut scores);
         Ok(scores)
     }
 
@@ -211,8 +260,9 @@ impl<'a> ContextScorer<'a> {
         dialogue: &Dialogue,
         all: &[FusedCandidate],
     ) -> Vec<ContextTerm> {
-        let turns = SpokenTurn::all_of(dialogue);
-        let mut conversation = Conversation::new(&turns);
+        let spoken = SpokenDialogue::of(dialogue);
+        let mut conversation = Conversation::new(&spoken.turns);
+        conversation.title = self.title_scores(candidate.version, spoken.title.as_deref());
         let Some(at) = conversation.position(candidate.turn) else { return Vec::new() };
         for other in all.iter().filter(|other| other.version == candidate.version) {
             let (Some(ranked), Some(place)) = (other.bm25, conversation.position(other.turn)) else {
@@ -225,12 +275,12 @@ impl<'a> ContextScorer<'a> {
         }
         conversation.participant = conversation.turns.iter().any(|turn| self.is_by_named_speaker(turn));
         let best = self.best_words(&conversation, at).into_iter().zip(self.terms);
-        let found = best.filter_map(|(best, term)| Some((best.filter(|(score, _)| *score > 0.0)?, term)));
+        let found = best.filter_map(|(best, term)| Some((best.filter(|best| best.score > 0.0)?, term)));
         let mut terms: Vec<ContextTerm> = found
-            .map(|((score, place), term)| ContextTerm {
+            .map(|(best, term)| ContextTerm {
                 term: term.clone(),
-                turn: conversation.turns[place].number,
-                score,
+                turn: best.turn.map(|place| conversation.turns[place].number),
+                score: best.score,
             })
             .collect();
         terms.sort_by(|a, b| b.score.total_cmp(&a.score));
@@ -246,11 +296,12 @@ impl<'a> ContextScorer<'a> {
         candidates: &[&FusedCandidate],
         use_it: &mut dyn FnMut(&Conversation<'a, '_>),
     ) -> Result<()> {
-        self.view.read_turns(key, &mut |current, turns| {
+        self.view.read_spoken(key, &mut |current, spoken| {
             if current != version {
                 return Ok(());
             }
-            let mut conversation = Conversation::new(turns);
+            let mut conversation = Conversation::new(&spoken.turns);
+            conversation.title = self.title_scores(version, spoken.title.as_deref());
             conversation.participant = conversation.turns.iter().any(|turn| self.is_by_named_speaker(turn));
             for candidate in candidates {
                 let Some(at) = conversation.position(candidate.turn) else { continue };
@@ -296,11 +347,19 @@ impl<'a> ContextScorer<'a> {
         scores
     }
 
+    /// Returns the weighted score of each term in the title of a dialogue; empty if the title contains none.
+    fn title_scores(&self, version: Version, title: Option<&str>) -> Vec<f32> {
+        let (Some(title), Some(total)) = (title, self.titles.get(&version)) else { return Vec::new() };
+        self.word_scores(title, TITLE_WEIGHT * total)
+    }
+
     fn score(&self, conversation: &Conversation<'_, '_>, version: Version, at: usize) -> ContextScore {
+        let words = self.best_words(conversation, at);
         ContextScore {
             cosine: self.vector.and_then(|vector| conversation.cosine(at, vector)),
-            bm25: self.best_words(conversation, at).into_iter().flatten().map(|(score, _)| score).sum(),
+            bm25: words.iter().flatten().map(|word| word.score).sum(),
             half_score: self.half_score,
+            coverage: Coverage { share: self.covered_share(&words), ..Coverage::default() },
             speaker: self.is_by_named_speaker(conversation.turns[at]),
             participant: conversation.participant,
             date: self.is_on_named_date(conversation.turns[at]),
@@ -310,10 +369,22 @@ impl<'a> ContextScorer<'a> {
 
     /// Returns [`Conversation::best_words`], but `None` for the names of speakers in their own dialogues. They have a score
     /// of their own, and greetings are full of them.
-    fn best_words(&self, conversation: &Conversation<'_, '_>, at: usize) -> Vec<Option<(f32, usize)>> {
+    fn best_words(&self, conversation: &Conversation<'_, '_>, at: usize) -> Vec<Option<BestWord>> {
         let counts = |n: usize| !(conversation.participant && self.is_name.get(n) == Some(&true));
         let best = conversation.best_words(at).into_iter().enumerate();
         best.map(|(n, best)| Some(best).filter(|_| counts(n))).collect()
+    }
+
+    /// Returns [`Coverage::share`] for the best words of an utterance.
+    fn covered_share(&self, words: &[Option<BestWord>]) -> f32 {
+        let words: Vec<&BestWord> = words.iter().flatten().collect();
+        let terms = self.terms.len();
+        // If the terms are not known, `words` contains only the total score.
+        if terms < 2 || words.len() < 2 || self.earlier.is_some() {
+            return 0.0;
+        }
+        let found = words.iter().filter(|word| word.score > 0.0);
+        found.map(|word| word.weight).sum::<f32>() / words.len() as f32
     }
 
     /// Returns whether the query names the speaker of a turn.
@@ -359,6 +430,7 @@ impl<'t> Conversation<'_, 't> {
             turns: turns.iter().filter(|turn| !turn.text.trim().is_empty()).collect(),
             vectors: HashMap::new(),
             words: HashMap::new(),
+            title: Vec::new(),
             participant: false,
         }
     }
@@ -398,22 +470,43 @@ impl<'t> Conversation<'_, 't> {
         if lengths > 0.0 { dot(&sum, query) / lengths } else { 0.0 }
     }
 
-    /// Returns for each term its highest score in a turn and its neighbors, and the position of the turn with this
-    /// score. If the terms are not known, returns the highest total score.
-    fn best_words(&self, at: usize) -> Vec<(f32, usize)> {
-        let mut best: Vec<(f32, usize)> = Vec::new();
+    /// Returns for each term its highest score in a turn, its neighbors and the title. If the terms are not known, returns
+    /// the highest total score.
+    fn best_words(&self, at: usize) -> Vec<BestWord> {
+        let of_title = |score: &f32| BestWord { score: *score, weight: TITLE_WEIGHT, turn: None };
+        let mut best: Vec<BestWord> = self.title.iter().map(of_title).collect();
         for (distance, _, weight) in NEIGHBORS {
             let Some(place) = self.neighbor(at, distance) else { continue };
             let Some(words) = self.words.get(&place) else { continue };
-            best.resize(best.len().max(words.len()), (0.0, at));
+            best.resize(best.len().max(words.len()), BestWord::default());
             for (best, score) in best.iter_mut().zip(words) {
                 let score = score * weight;
-                if score > best.0 || score == best.0 && distance == 0 {
-                    *best = (score, place);
+                if score > best.score || score == best.score && distance == 0 {
+                    *best = BestWord { score, weight, turn: Some(place) };
                 }
             }
         }
         best
+    }
+}
+
+/// Counts for each candidate the dialogues with at least the same coverage, among the best candidates of the lexical
+/// search.
+fn count_dialogues(candidates: &[FusedCandidate], scores: &mut [ContextScore]) {
+    let mut highest: HashMap<IdKey, f32> = HashMap::new();
+    for (candidate, score) in candidates.iter().zip(scores.iter()) {
+        if candidate.bm25.is_some_and(|ranked| ranked.rank <= COUNTED) {
+            let highest = highest.entry(candidate.dialogue).or_default();
+            *highest = highest.max(score.coverage.share);
+        }
+    }
+    let mut shares: Vec<f32> = highest.into_values().collect();
+    shares.sort_by(|a, b| b.total_cmp(a));
+    for score in scores {
+        // Equal shares can differ in the last bits.
+        let least = score.coverage.share - 1e-4;
+        let dialogues = shares.partition_point(|share| *share >= least);
+        score.coverage = Coverage::new(score.coverage.share, dialogues);
     }
 }
 

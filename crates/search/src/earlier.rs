@@ -119,11 +119,12 @@ impl EarlierLists {
         let mut found = Vec::new();
         for ((version, key), members) in by_dialogue {
             let first = found.len();
-            view.read_turns(key, &mut |current, turns| {
+            view.read_spoken(key, &mut |current, dialogue| {
                 if current != version {
                     return Ok(());
                 }
-                let spoken: Vec<TurnNo> = turns
+                let spoken: Vec<TurnNo> = dialogue
+                    .turns
                     .iter()
                     .filter(|turn| !turn.text.trim().is_empty())
                     .map(|turn| turn.number)

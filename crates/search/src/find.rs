@@ -29,11 +29,14 @@ use turnwise_index::{
 
 /// Candidate lists of the dense search and the lexical search.
 pub(super) struct Lists {
+    pub(super) kind: Kind,
     pub(super) dense: Vec<Candidate>,
     pub(super) bm25: Vec<Candidate>,
     /// Lists for the turns before the query, and the turns that follow their turns. Empty without a context.
     pub(super) earlier: Option<EarlierLists>,
     pub(super) following: Vec<Candidate>,
+    /// Dialogues whose titles contain words of the query.
+    pub(super) titles: Vec<Candidate>,
     /// True if both lists are complete, that is, the engine has no further candidates.
     exhausted: bool,
 }
@@ -101,17 +104,15 @@ impl Searcher {
                 if mode == Mode::Hybrid && fusion.method == FusionMethod::Weighted {
                     view.prefetch(kind, &lists.lexical_only(), Prefetch::Vectors)?;
                 }
-                let earlier = lists.earlier.as_ref();
-                let scores = Scores { engine: self.engine(), view, query: &query, earlier };
-                let mut ranked =
-                    fuse(mode, &fusion, [&lists.dense, &lists.bm25], &lists.following, &scores, stretch)?;
+                let scores = Scores { engine: self.engine(), view, query: &query, lists: &lists };
+                let mut ranked = fuse(mode, &fusion, &lists, &scores, stretch)?;
                 self.rerank(view, request, &query, &mut ranked)?;
                 HitBuilder {
                     engine: self.engine(),
                     view,
                     request,
                     query: &query,
-                    earlier,
+                    lists: &lists,
                     mode,
                     fusion,
                     stretch,
@@ -133,7 +134,9 @@ impl Searcher {
             None => analyzer.query_terms(&request.query),
         };
         for hit in &mut hits {
-            hit.matched = char_ranges(&hit.turn.text, &analyzer.ranges(&hit.turn.text, &terms));
+            let [in_turn, in_title] = [hit.turn.text.as_str(), hit.title.as_deref().unwrap_or_default()]
+                .map(|text| char_ranges(text, &analyzer.ranges(text, &terms)));
+            (hit.matched, hit.title_matched) = (in_turn, in_title);
         }
         Ok(Response {
             schema: SCHEMA,
@@ -171,13 +174,7 @@ impl Searcher {
         depth: usize,
         timings: &mut Timings,
     ) -> Result<Lists> {
-        let mut lists = Lists {
-            dense: Vec::new(),
-            bm25: Vec::new(),
-            earlier: None,
-            following: Vec::new(),
-            exhausted: true,
-        };
+        let mut lists = Lists::new(query.kind);
         if let Some(vector) = &query.vector {
             let found = timed(&mut timings.dense, || view.nearest(query.kind, vector, depth, request.exact))?;
             lists.exhausted &= found.exhausted;
@@ -188,6 +185,7 @@ impl Searcher {
             lists.exhausted &= found.exhausted;
             lists.bm25 = found.found;
         }
+        timed(&mut timings.bm25, || lists.add_titles(view, query, depth))?;
         if !lists.exhausted {
             timed(&mut timings.filter, || self.add_named(request, query, depth, &mut lists))?;
         }
@@ -236,7 +234,7 @@ struct Scores<'a> {
     engine: &'a dyn Engine,
     view: &'a dyn View,
     query: &'a Query,
-    earlier: Option<&'a EarlierLists>,
+    lists: &'a Lists,
 }
 
 impl CandidateScores for Scores<'_> {
@@ -245,16 +243,33 @@ impl CandidateScores for Scores<'_> {
     }
 
     fn in_context(&self, candidates: &[FusedCandidate]) -> Result<Vec<ContextScore>> {
-        ContextScorer::new(self.engine, self.view, self.query, self.earlier).scores(candidates)
+        ContextScorer::new(self.engine, self.view, self.query, self.lists).scores(candidates)
     }
 }
 
 impl Lists {
+    pub(super) fn new(kind: Kind) -> Self {
+        Lists {
+            kind,
+            dense: Vec::new(),
+            bm25: Vec::new(),
+            earlier: None,
+            following: Vec::new(),
+            titles: Vec::new(),
+            exhausted: true,
+        }
+    }
+
     /// Returns the candidates that only the lexical search found.
     fn lexical_only(&self) -> Vec<Candidate> {
         let item = |candidate: &Candidate| (candidate.version, candidate.turn);
         let dense: HashSet<_> = self.dense.iter().map(item).collect();
-        self.bm25.iter().filter(|candidate| !dense.contains(&item(candidate))).copied().collect()
+        self.bm25
+            .iter()
+            .chain(&self.titles)
+            .filter(|candidate| !dense.contains(&item(candidate)))
+            .copied()
+            .collect()
     }
 }
 

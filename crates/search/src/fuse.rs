@@ -5,11 +5,15 @@ use std::collections::HashMap;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::{ContextTerm, EarlierScore, Fusion, FusionMethod, Mode, Stretch, context::ContextScore};
+use super::{
+    ContextTerm, Coverage, EarlierScore, Fusion, FusionMethod, Mode, Stretch, context::ContextScore,
+    find::Lists, titles::TITLE_WEIGHT,
+};
 use turnwise_core::{IdKey, Result, TurnNo};
 use turnwise_index::{
     engine::{Candidate, Version},
     lexical::TermScore,
+    vectors::Kind,
 };
 
 /// Rank and score of a hit in one result list.
@@ -29,6 +33,8 @@ pub(super) struct FusedCandidate {
     pub(super) turn: Option<TurnNo>,
     pub(super) dense: Option<RankedScore>,
     pub(super) bm25: Option<RankedScore>,
+    /// Rank and score of the title of a whole dialogue. `None` for an utterance.
+    pub(super) title: Option<RankedScore>,
     /// Cosine with the query. `None` if it has not been computed.
     pub(super) cosine: Option<f32>,
     /// Score that determines the rank.
@@ -44,6 +50,16 @@ impl FusedCandidate {
     pub(super) fn engine_candidate(&self) -> Candidate {
         Candidate { dialogue: self.dialogue, version: self.version, turn: self.turn, score: self.score }
     }
+
+    fn bm25_with_title(&self) -> Option<f32> {
+        bm25_with_title(self.bm25, self.title)
+    }
+}
+
+/// Returns the BM25 score of a dialogue, including the weighted score of its title. `None` if neither is known.
+fn bm25_with_title(bm25: Option<RankedScore>, title: Option<RankedScore>) -> Option<f32> {
+    let title = title.map(|ranked| TITLE_WEIGHT * ranked.score);
+    bm25.map(|ranked| ranked.score).into_iter().chain(title).reduce(|a, b| a + b)
 }
 
 /// Computes the scores of candidates that are not in the candidate lists.
@@ -55,19 +71,21 @@ pub(super) trait CandidateScores {
     fn in_context(&self, candidates: &[FusedCandidate]) -> Result<Vec<ContextScore>>;
 }
 
-/// Fuses the dense and the lexical list, and returns all candidates, best first. `others` are further
-/// candidates, which can also be in a list. Candidates with equal scores are sorted later, by id.
+/// Fuses the candidate lists, and returns all candidates, best first. Candidates with equal scores are sorted later, by
+/// id.
 pub(super) fn fuse(
     mode: Mode,
     fusion: &Fusion,
-    [dense, bm25]: [&[Candidate]; 2],
-    others: &[Candidate],
+    lists: &Lists,
     scores: &dyn CandidateScores,
     stretch: Stretch,
 ) -> Result<Vec<FusedCandidate>> {
     let mut found: HashMap<(Version, Option<TurnNo>), FusedCandidate> =
-        HashMap::with_capacity(dense.len() + bm25.len());
-    for (list, entries) in [dense, bm25, others].into_iter().enumerate() {
+        HashMap::with_capacity(lists.dense.len() + lists.bm25.len());
+    // With RRF, titles do not count. For utterances, they are part of the scores in the conversation.
+    let rrf = mode == Mode::Hybrid && fusion.method == FusionMethod::Rrf;
+    let titles = if rrf || lists.kind == Kind::Utterances { &[] } else { lists.titles.as_slice() };
+    for (list, entries) in [&lists.dense, &lists.bm25, titles, &lists.following].into_iter().enumerate() {
         for (n, entry) in entries.iter().enumerate() {
             let candidate = found.entry((entry.version, entry.turn)).or_insert(FusedCandidate {
                 dialogue: entry.dialogue,
@@ -75,6 +93,7 @@ pub(super) fn fuse(
                 turn: entry.turn,
                 dense: None,
                 bm25: None,
+                title: None,
                 cosine: None,
                 score: 0.0,
                 context: None,
@@ -84,6 +103,7 @@ pub(super) fn fuse(
             match list {
                 0 => (candidate.dense, candidate.cosine) = (ranked, Some(entry.score)),
                 1 => candidate.bm25 = ranked,
+                2 => candidate.title = ranked,
                 _ => {}
             }
         }
@@ -111,7 +131,7 @@ pub(super) fn fuse(
     for candidate in &mut all {
         candidate.score = match mode {
             Mode::Dense => candidate.dense.map_or(f32::MIN, |ranked| ranked.score),
-            Mode::Bm25 => candidate.bm25.map_or(f32::MIN, |ranked| ranked.score),
+            Mode::Bm25 => candidate.bm25_with_title().unwrap_or(f32::MIN),
             Mode::Hybrid => Parts::of(fusion, candidate, stretch).sum(),
         };
     }
@@ -135,12 +155,13 @@ impl Parts {
         let stretched = |cosine: Option<f32>| cosine.map(|cosine| stretch.apply(cosine));
         let (dense, bm25) = match fusion.method {
             FusionMethod::Context => {
-                let bm25 = Some(scaled(context.bm25, context.half_score)).filter(|part| *part > 0.0);
+                let bm25 = scaled(context.bm25, context.half_score) * context.coverage.factor;
+                let bm25 = Some(bm25).filter(|part| *part > 0.0);
                 (stretched(context.cosine), bm25)
             }
             FusionMethod::Rrf => (candidate.dense.map(rank), candidate.bm25.map(rank)),
             FusionMethod::Weighted => {
-                let bm25 = candidate.bm25.map(|ranked| scaled(ranked.score, BM25_HALF_SCORE));
+                let bm25 = candidate.bm25_with_title().map(|score| scaled(score, BM25_HALF_SCORE));
                 (stretched(candidate.cosine), bm25)
             }
         };
@@ -199,6 +220,10 @@ pub struct Explanation {
     /// Rank and score in the lexical list. Absent if the hit is not in that list.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bm25: Option<RankedScore>,
+    /// Rank and score of the dialogue's title: a BM25 score without the influence of the length. Half of it is added to the
+    /// BM25 score of the dialogue. Present only if the hit is a whole dialogue.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub title: Option<RankedScore>,
     /// Contribution of each query term to the BM25 score.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub terms: Vec<TermScore>,
@@ -222,6 +247,8 @@ pub struct ContextExplanation {
     pub bm25: f32,
     /// BM25 score that is mapped to 0.5 in the fused score: 20, or 8 or 16 for a query of one or two words.
     pub half_score: f32,
+    /// Share of the query's words in the utterance and around it. Its factor multiplies the scaled BM25 score.
+    pub coverage: Coverage,
     /// Contribution of each query term to this BM25 score, highest first.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub terms: Vec<ContextTerm>,
@@ -264,6 +291,11 @@ pub struct FusionExplanation {
 }
 
 impl Explanation {
+    /// Returns the BM25 score that fusion uses: of the dialogue, with half of the score of its title, or of the utterance.
+    pub fn bm25_with_title(&self) -> Option<f32> {
+        bm25_with_title(self.bm25, self.title)
+    }
+
     pub(super) fn of(mode: Mode, fusion: &Fusion, candidate: &FusedCandidate, stretch: Stretch) -> Self {
         let fused = || {
             let parts = Parts::of(fusion, candidate, stretch);
@@ -283,11 +315,13 @@ impl Explanation {
             dense: candidate.dense,
             cosine: candidate.cosine,
             bm25: candidate.bm25,
+            title: candidate.title,
             terms: Vec::new(),
             context: candidate.context.map(|context| ContextExplanation {
                 cosine: context.cosine,
                 bm25: context.bm25,
                 half_score: context.half_score,
+                coverage: context.coverage,
                 terms: Vec::new(),
                 speaker: context.speaker,
                 participant: context.participant,
@@ -329,18 +363,24 @@ mod tests {
         scores.iter().map(entry).collect()
     }
 
+    fn lists(dense: &[Candidate], bm25: &[Candidate]) -> Lists {
+        let mut lists = Lists::new(Kind::Dialogues);
+        (lists.dense, lists.bm25) = (dense.to_vec(), bm25.to_vec());
+        lists
+    }
+
     #[test]
     fn reciprocal_rank_fusion_follows_the_formula() {
         let (dense, bm25) = (list(&[(1, 0.9), (2, 0.8)]), list(&[(2, 7.0), (3, 5.0)]));
         let rrf = Fusion { method: FusionMethod::Rrf, bm25: 1.0, ..Fusion::default() };
         let fused =
-            fuse(Mode::Hybrid, &rrf, [&dense, &bm25], &[], &Constant(None), Stretch::default()).unwrap();
+            fuse(Mode::Hybrid, &rrf, &lists(&dense, &bm25), &Constant(None), Stretch::default()).unwrap();
         assert_eq!(fused.iter().map(|c| c.version.0).collect::<Vec<_>>(), [2, 1, 3]);
         assert_eq!(fused[0].score, 1.0 / 62.0 + 1.0 / 61.0);
         assert_eq!((fused[1].score, fused[2].score), (1.0 / 61.0, 1.0 / 62.0));
         let weights = Fusion { dense: 3.0, k: 1.0, ..rrf };
         let fused =
-            fuse(Mode::Hybrid, &weights, [&dense, &bm25], &[], &Constant(None), Stretch::default()).unwrap();
+            fuse(Mode::Hybrid, &weights, &lists(&dense, &bm25), &Constant(None), Stretch::default()).unwrap();
         assert_eq!(fused[1].score, 3.0 / 2.0);
     }
 
@@ -349,7 +389,7 @@ mod tests {
         let (dense, bm25) = (list(&[(1, 0.9), (2, 0.8), (4, 0.7)]), list(&[(2, 10.0), (3, 5.0)]));
         let fusion = Fusion { method: FusionMethod::Weighted, dense: 0.5, bm25: 2.0, ..Fusion::default() };
         let fused =
-            fuse(Mode::Hybrid, &fusion, [&dense, &bm25], &[], &Constant(Some(0.3)), Stretch::default())
+            fuse(Mode::Hybrid, &fusion, &lists(&dense, &bm25), &Constant(Some(0.3)), Stretch::default())
                 .unwrap();
         let of = |seq| fused.iter().find(|c| c.version.0 == seq).unwrap().score;
         assert!((of(2) - (0.4 + 1.0)).abs() < 1e-6 && (of(1) - 0.45).abs() < 1e-6);
@@ -365,6 +405,7 @@ mod tests {
             turn: None,
             dense: Some(RankedScore { rank: 1, score: 0.9 }),
             bm25: None,
+            title: None,
             cosine: Some(0.9),
             score: 0.0,
             context: Some(ContextScore {
@@ -393,7 +434,7 @@ mod tests {
             let method = if rrf { FusionMethod::Rrf } else { FusionMethod::Weighted };
             let fusion = Fusion { method, ..Fusion::default() };
             for mode in [Mode::Hybrid, Mode::Dense] {
-                let fused = fuse(mode, &fusion, [&list(&entries), &[]], &[], &Constant(None), Stretch::default()).unwrap();
+                let fused = fuse(mode, &fusion, &lists(&list(&entries), &[]), &Constant(None), Stretch::default()).unwrap();
                 let order: Vec<u64> = fused.iter().map(|c| c.version.0).collect();
                 prop_assert!(order.windows(2).all(|pair| pair[0] < pair[1]), "{order:?}");
             }

@@ -9,8 +9,8 @@ use std::{
 };
 
 use super::{
-    Explanation, Fusion, Group, Hit, Mode, SearchRequest, Stretch, context::ContextScorer,
-    earlier::EarlierLists, fuse::FusedCandidate, query::Query,
+    Explanation, Fusion, Group, Hit, Mode, SearchRequest, Stretch, context::ContextScorer, find::Lists,
+    fuse::FusedCandidate, query::Query,
 };
 use turnwise_core::{IdKey, Result, vectors::cosine};
 use turnwise_corpus::{Dialogue, Turn};
@@ -25,7 +25,7 @@ pub(super) struct HitBuilder<'a> {
     pub(super) view: &'a dyn View,
     pub(super) request: &'a SearchRequest,
     pub(super) query: &'a Query,
-    pub(super) earlier: Option<&'a EarlierLists>,
+    pub(super) lists: &'a Lists,
     pub(super) mode: Mode,
     pub(super) fusion: Fusion,
     pub(super) stretch: Stretch,
@@ -224,6 +224,7 @@ impl HitBuilder<'_> {
             thread: dialogue.thread().map(Cow::into_owned),
             time: dialogue.started(),
             title: dialogue.title.clone(),
+            title_matched: Vec::new(),
             domains: dialogue.domains.clone(),
             turns,
             more: self.request.group.map(|_| 0),
@@ -289,7 +290,7 @@ impl HitBuilder<'_> {
             explanation.terms = self.view.explain(self.query.kind, words, &dialogue.id, candidate.turn)?;
         }
         if let Some(context) = &mut explanation.context {
-            context.terms = ContextScorer::new(self.engine, self.view, self.query, self.earlier)
+            context.terms = ContextScorer::new(self.engine, self.view, self.query, self.lists)
                 .terms(candidate, dialogue, all);
         }
         Ok(explanation)

@@ -42,6 +42,7 @@ mod stretch;
 #[cfg(test)]
 mod tests;
 mod threads;
+mod titles;
 mod tokens;
 mod tune;
 
@@ -50,7 +51,7 @@ use std::{
     sync::{Arc, OnceLock},
 };
 
-pub use context::{ContextTerm, EarlierScore};
+pub use context::{ContextTerm, Coverage, EarlierScore};
 pub use facets::{DEFAULT_FACETS, Facet, FacetValue, Facets};
 pub use fuse::{
     BM25_HALF_SCORE, ContextExplanation, EARLIER_HALF_SCORE, Explanation, FusionExplanation, RankedScore,

@@ -1,7 +1,7 @@
-//! Additional candidates for names and dates in a query.
+//! Additional candidates for names, dates and titles in a query.
 //!
-//! In a large index, the best candidates of the whole index may contain no turn of a person or a day that the query
-//! names. The search then also takes the best candidates among the turns of this person, and among those of this day.
+//! In a large index, the best candidates of the whole index may contain no turn of a person, a day or a dialogue that the
+//! query names. The search then also takes the best candidates among the turns of this person, day or dialogue.
 
 use std::collections::HashSet;
 
@@ -19,8 +19,8 @@ const YEARS: i16 = 10;
 const MAX_ALTERNATIVES: usize = 31;
 
 impl Searcher {
-    /// Adds to each list its best candidates among the turns that match the filter of the request and are by a speaker, or
-    /// of a date, that the query names.
+    /// Adds to each list its best candidates among the turns that match the filter of the request and are by a speaker, of a
+    /// date, or of a dialogue, that the query names.
     pub(super) fn add_named(
         &self,
         request: &SearchRequest,
@@ -36,7 +36,8 @@ impl Searcher {
                 days.extend(condition(&range));
             }
         }
-        for alternatives in [of_speakers(&query.speakers), days] {
+        let titled = lists.named_dialogues(self.engine().view().as_ref(), query, self.engine().analyzer())?;
+        for alternatives in [of_speakers(&query.speakers), days, of_dialogues(&titled)] {
             let Some(both) = with_alternatives(filter.as_ref(), &alternatives) else { continue };
             let mut view = self.engine().view();
             view.admit(&both, query.kind, SearchModes { dense: true, lexical: true })?;
@@ -77,8 +78,15 @@ fn add(list: &mut Vec<Candidate>, found: Vec<Candidate>) {
 }
 
 fn of_speakers(names: &[String]) -> Vec<String> {
-    let quoted = |name: &String| name.replace('\\', r"\\").replace('"', r#"\""#);
-    names.iter().map(|name| format!("speaker=\"{}\"", quoted(name))).collect()
+    names.iter().map(|name| format!("speaker=\"{}\"", escaped(name))).collect()
+}
+
+fn of_dialogues(ids: &[String]) -> Vec<String> {
+    ids.iter().map(|id| format!("id=\"{}\"", escaped(id))).collect()
+}
+
+fn escaped(text: &str) -> String {
+    text.replace('\\', r"\\").replace('"', r#"\""#)
 }
 
 /// Returns the condition that a turn has a time in a range of days. Returns `None` at the end of the calendar.

@@ -40,6 +40,8 @@ pub(super) struct Query {
     pub(super) speakers: Vec<String>,
     /// Dates that the query names.
     pub(super) dates: Vec<NamedDate>,
+    /// True if the words are also searched in the titles of dialogues.
+    pub(super) in_titles: bool,
     pub(super) warnings: Vec<String>,
 }
 
@@ -56,6 +58,7 @@ impl Query {
             earlier: None,
             speakers: Vec::new(),
             dates: Vec::new(),
+            in_titles: false,
             warnings: Vec::new(),
         }
     }
@@ -140,6 +143,7 @@ impl Searcher {
                 ));
             }
             query.words = Some(words);
+            query.in_titles = query.kind == Kind::Dialogues || self.uses_context(request, mode);
         }
         if mode != Mode::Bm25 {
             let named = self.named_speakers(request, mode)?;

@@ -151,6 +151,10 @@ pub struct Fusion {
     pub date: f32,
 }
 
+/// Weight of the lexical list if whole dialogues are found by a query text. Chosen on questions about sessions
+/// (`benchmarks/README.md`).
+const TEXT_TO_DIALOGUE: f32 = 1.5;
+
 impl Default for Fusion {
     fn default() -> Self {
         Fusion::of(FusionMethod::default())
@@ -164,12 +168,17 @@ impl Fusion {
         Fusion { method, k: 60.0, dense: 1.0, bm25, speaker: 0.2, date: 0.2 }
     }
 
-    /// Returns the built-in fusion for a kind of hits.
-    pub fn for_kind(kind: Kind) -> Self {
-        Fusion::of(match kind {
-            Kind::Utterances => FusionMethod::Context,
-            Kind::Dialogues => FusionMethod::Weighted,
-        })
+    /// Returns the built-in fusion for a kind of hits. `is_text` is true if the query is a text, and false in a search for
+    /// dialogues or utterances similar to a given one.
+    pub fn built_in(kind: Kind, is_text: bool) -> Self {
+        match (kind, is_text) {
+            (Kind::Utterances, _) => Fusion::of(FusionMethod::Context),
+            // The vector of a whole dialogue says little about a single question, so the words count more.
+            (Kind::Dialogues, true) => {
+                Fusion { bm25: TEXT_TO_DIALOGUE, ..Fusion::of(FusionMethod::Weighted) }
+            }
+            (Kind::Dialogues, false) => Fusion::of(FusionMethod::Weighted),
+        }
     }
 
     /// Returns an error if a weight or `k` is invalid, or if both weights are 0.
@@ -181,7 +190,8 @@ impl Fusion {
         }
         Err(Error::input("fusion weights and k must be non-negative numbers, and the weights not both 0")
             .with_hint(
-                "the default weights are 1 for dense, and 0.5 (context) or 0.3 (weighted, rrf) for bm25",
+                "the default weights are 1 for dense, and 0.5 (context), 0.3 (weighted, rrf) or 1.5 (dialogues, found by a \
+                 text) for bm25",
             ))
     }
 }
@@ -196,7 +206,8 @@ pub struct FusionOptions {
     pub k: Option<f32>,
     /// Weight of the dense list. By default, 1.
     pub dense: Option<f32>,
-    /// Weight of the lexical list. By default, 0.5 for context, and 0.3 for weighted and rrf.
+    /// Weight of the lexical list. By default, 0.5 for context, and 0.3 for weighted and rrf. If dialogues are found by a
+    /// query text with weighted fusion, 1.5.
     pub bm25: Option<f32>,
     /// Score that context fusion adds if the query names a speaker of the dialogue, and once more if the query names the
     /// speaker of the hit. By default, 0.2.
@@ -208,13 +219,14 @@ pub struct FusionOptions {
 
 impl FusionOptions {
     /// Returns the complete settings for a kind of hits. Whole dialogues have no context, so context fusion becomes
-    /// weighted fusion for them.
-    pub fn resolve(&self, kind: Kind) -> Fusion {
+    /// weighted fusion for them. `is_text` is that of [`Fusion::built_in`].
+    pub fn resolve(&self, kind: Kind, is_text: bool) -> Fusion {
+        let built_in = Fusion::built_in(kind, is_text);
         let method = match self.method {
-            Some(FusionMethod::Context) | None => Fusion::for_kind(kind).method,
+            Some(FusionMethod::Context) | None => built_in.method,
             Some(method) => method,
         };
-        let default = Fusion::of(method);
+        let default = if method == built_in.method { built_in } else { Fusion::of(method) };
         Fusion {
             method,
             k: self.k.unwrap_or(default.k),
@@ -340,7 +352,7 @@ impl SearchRequest {
             return wrong(&message, "`corpus export --filter` exports all dialogues that match a filter");
         }
         if let Some(options) = &self.fusion {
-            options.resolve(self.of.kind()).check()?;
+            options.resolve(self.of.kind(), true).check()?;
         }
         if !(0.0..=1.0).contains(&self.decay) {
             return wrong("the context decay must be a number from 0 to 1", "the default is 0.5");

@@ -122,8 +122,8 @@ impl CandidateTurns {
         let mut texts = vec![String::new(); candidates.len()];
         let mut places = vec![None; candidates.len()];
         for (dialogue, members) in by_dialogue {
-            view.read_turns(dialogue, &mut |version, turns| {
-                let spoken = turns.iter().filter(|turn| !turn.text.trim().is_empty());
+            view.read_spoken(dialogue, &mut |version, dialogue| {
+                let spoken = dialogue.turns.iter().filter(|turn| !turn.text.trim().is_empty());
                 let at: HashMap<TurnNo, (usize, &str)> =
                     spoken.enumerate().map(|(n, turn)| (turn.number, (n, turn.text.as_ref()))).collect();
                 for n in members.iter().copied().filter(|n| candidates[*n].version == version) {

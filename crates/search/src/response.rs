@@ -72,6 +72,9 @@ pub struct Hit {
     pub dialogue: String,
     /// Title of the dialogue.
     pub title: Option<String>,
+    /// Ranges of query terms in the title, as in `matched`. Absent if there are none.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub title_matched: Vec<[usize; 2]>,
     /// Thread of the dialogue, if it has one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub thread: Option<String>,

@@ -17,6 +17,7 @@ use turnwise_store::{Prepared, Store};
 mod context;
 mod odd_input;
 mod reliability;
+mod titles;
 
 const WORDS: [&str; 8] = ["card", "refund", "parcel", "late", "hotel", "room", "please", "thanks"];
 

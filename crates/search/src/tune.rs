@@ -76,7 +76,7 @@ pub struct Tuned {
 
 /// Returns the fusions to try.
 fn grid() -> Vec<Fusion> {
-    const WEIGHTS: [f32; 10] = [0.0, 0.05, 0.1, 0.2, 0.3, 0.5, 0.75, 1.0, 2.0, 4.0];
+    const WEIGHTS: [f32; 11] = [0.0, 0.05, 0.1, 0.2, 0.3, 0.5, 0.75, 1.0, 1.5, 2.0, 4.0];
     let base = Fusion { dense: 1.0, ..Fusion::default() };
     let mut all = vec![Fusion { method: FusionMethod::Weighted, dense: 0.0, bm25: 1.0, ..base }];
     for method in [FusionMethod::Weighted, FusionMethod::Context] {
@@ -128,7 +128,7 @@ impl Searcher {
             return Err(Error::data(message).with_hint(hint));
         }
         let kind = kind_of(&judged[0].request, self.engine.view().as_ref())?;
-        let default = self.fusion(&SearchRequest::default(), kind);
+        let default = self.fusion(&SearchRequest { fusion: None, ..judged[0].request.clone() }, kind);
         let mut fusions = grid();
         // Whole dialogues have no context.
         fusions.retain(|fusion| kind == Kind::Utterances || fusion.method != FusionMethod::Context);
@@ -179,8 +179,8 @@ impl Searcher {
             fusion: Some(FusionOptions { method: Some(method), ..FusionOptions::default() }),
             ..labeled.request.clone()
         };
-        // Only context fusion recognizes speakers and dates in the query, and compares the turns before it. Its candidate
-        // lists can therefore be different.
+        // For utterances, only context fusion recognizes speakers, dates and titles in the query, and compares the turns
+        // before it. Its candidate lists can therefore be different.
         let request = [FusionMethod::Context, FusionMethod::Weighted].map(request);
         request[0].check()?;
         let mut view = self.engine.view();
@@ -191,7 +191,10 @@ impl Searcher {
         let view = view.as_ref();
         let with_context = self.judge(view, &request[0], &labeled.relevant)?;
         let Query { speakers, dates, earlier, .. } = &with_context.query;
-        let same = speakers.is_empty() && dates.is_empty() && earlier.is_none();
+        let same = speakers.is_empty()
+            && dates.is_empty()
+            && earlier.is_none()
+            && (kind == Kind::Dialogues || with_context.lists.titles.is_empty());
         let without = if same { None } else { Some(self.judge(view, &request[1], &labeled.relevant)?) };
         let judge = |fusion: &Fusion| match (&without, fusion.method) {
             (Some(without), FusionMethod::Weighted | FusionMethod::Rrf) => without.quality(fusion),
@@ -260,8 +263,8 @@ impl CandidateScores for Judge<'_> {
     fn in_context(&self, candidates: &[FusedCandidate]) -> Result<Vec<ContextScore>> {
         let item = |candidate: &FusedCandidate| (candidate.version, candidate.turn);
         if self.cache.borrow().in_context.is_empty() {
-            let scores = ContextScorer::new(self.engine, self.view, &self.query, self.lists.earlier.as_ref())
-                .scores(candidates)?;
+            let scores =
+                ContextScorer::new(self.engine, self.view, &self.query, &self.lists).scores(candidates)?;
             self.cache.borrow_mut().in_context = candidates.iter().map(item).zip(scores).collect();
         }
         let known = &self.cache.borrow().in_context;
@@ -274,14 +277,7 @@ impl CandidateScores for Judge<'_> {
 
 impl Judge<'_> {
     fn quality(&self, fusion: &Fusion) -> Result<Quality> {
-        let ranked = fuse(
-            Mode::Hybrid,
-            fusion,
-            [&self.lists.dense, &self.lists.bm25],
-            &self.lists.following,
-            self,
-            self.stretch,
-        )?;
+        let ranked = fuse(Mode::Hybrid, fusion, &self.lists, self, self.stretch)?;
         let mut named = Vec::with_capacity(ranked.len());
         for candidate in ranked {
             if self.query.itself == Some((candidate.dialogue, candidate.turn)) {
@@ -411,14 +407,15 @@ impl Searcher {
     /// Returns the fusion of the request for a kind of hits. If the request sets none, returns the tuned fusion of the
     /// index, or else the built-in default.
     pub fn fusion(&self, request: &SearchRequest, kind: Kind) -> Fusion {
+        let is_text = request.like.is_none() && request.dialogue.is_none();
         match (&request.fusion, &self.tuning) {
-            (Some(options), _) => options.resolve(kind),
+            (Some(options), _) => options.resolve(kind, is_text),
             (None, Some(tuning))
                 if kind == Kind::Utterances || tuning.fusion.method != FusionMethod::Context =>
             {
                 tuning.fusion
             }
-            (None, _) => Fusion::for_kind(kind),
+            (None, _) => Fusion::built_in(kind, is_text),
         }
     }
 

@@ -16,7 +16,7 @@ use crate::{
     tail::{Tail, TailReader},
 };
 use turnwise_core::{DialogueId, Error, IdKey, Result, Seq, TurnNo, UtteranceId};
-use turnwise_corpus::{Dialogue, SpokenTurn};
+use turnwise_corpus::{Dialogue, SpokenDialogue};
 
 /// Read-only view of the state of an index after one batch. Any number of snapshots can be open, in any number of
 /// processes.
@@ -136,17 +136,17 @@ impl Snapshot {
 
     /// Calls `read` with the sequence number and the turns of the dialogue with the id key `key`. Faster than
     /// [`Snapshot::record`]. Does nothing if there is no such dialogue.
-    pub fn read_turns<T>(
+    pub fn read_spoken<T>(
         &self,
         key: IdKey,
-        read: impl FnOnce(Seq, &[SpokenTurn<'_>]) -> Result<T>,
+        read: impl FnOnce(Seq, &SpokenDialogue<'_>) -> Result<T>,
     ) -> Result<Option<T>> {
         let Some(entry) = self.directory.get(key) else { return Ok(None) };
         let segment = self.segment(entry.at.segment)?;
         let frame = segment.frame_at(entry.at.offset)?;
-        let turns =
-            SpokenTurn::parse(frame.json()).map_err(|e| unreadable(segment.path(), entry.at.offset, &e))?;
-        read(entry.seq, &turns).map(Some)
+        let spoken = SpokenDialogue::parse(frame.json())
+            .map_err(|e| unreadable(segment.path(), entry.at.offset, &e))?;
+        read(entry.seq, &spoken).map(Some)
     }
 
     /// Returns the sequence number of the dialogue with the id key `key`, or `None` if there is no such dialogue.

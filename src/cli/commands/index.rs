@@ -32,7 +32,11 @@ pub(super) fn build(args: &IndexBuildArgs, context: &Context<'_>) -> Result<()> 
     let root = context.existing_index()?;
     let analyzer = args.analyzer.or(remove_damaged(&root, context)?);
     let snapshot = Snapshot::open(&root)?;
-    let indexed = update_by(analyzer, &root, &snapshot, context)?;
+    // An update keeps an index from before titles were searched as it is, and only adds new dialogues.
+    let indexed = match Lexical::open(&root) {
+        Ok(lexical) if lexical.lacks_titles()? => rebuild_lexical(analyzer, &root, &snapshot, context)?,
+        _ => update_by(analyzer, &root, &snapshot, context)?,
+    };
     let graphs = graphs_by(dense::build, &root, &snapshot, &options(args.graph), context)?;
     Built::report(false, indexed, graphs, &root, context)
 }
@@ -80,12 +84,20 @@ pub(super) fn repair(root: &Path, context: &Context<'_>) -> Result<()> {
 pub(super) fn rebuild(args: &IndexBuildArgs, context: &Context<'_>) -> Result<()> {
     let root = context.existing_index()?;
     let snapshot = Snapshot::open(&root)?;
-    let mut progress = progress(&snapshot, context);
-    let mut show = |done| progress.set(done, done);
-    let indexed = Lexical::rebuild(args.analyzer, &root, &snapshot, &signals::stopped, &mut show)?;
-    drop(progress);
+    let indexed = rebuild_lexical(args.analyzer, &root, &snapshot, context)?;
     let graphs = graphs_by(dense::rebuild, &root, &snapshot, &options(args.graph), context)?;
     Built::report(true, indexed, graphs, &root, context)
+}
+
+fn rebuild_lexical(
+    analyzer: Option<AnalyzerChoice>,
+    root: &Path,
+    snapshot: &Snapshot,
+    context: &Context<'_>,
+) -> Result<u64> {
+    let mut progress = progress(snapshot, context);
+    let mut show = |done| progress.set(done, done);
+    Lexical::rebuild(analyzer, root, snapshot, &signals::stopped, &mut show)
 }
 
 impl Built {

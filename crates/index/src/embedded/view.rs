@@ -12,7 +12,7 @@ use crate::{
     Admitted,
     dense::{NodeFilter, SearchSettings},
     engine::{Bookmark, Candidate, HitList, KeywordQuery, SearchModes, Version, View},
-    lexical::{Lexical, LexicalQuery, Selected, TermScore},
+    lexical::{Lexical, LexicalHit, LexicalQuery, Selected, TermScore},
     vectors::{Kind, dialogue_key, utterance_key},
 };
 use turnwise_core::{
@@ -20,7 +20,7 @@ use turnwise_core::{
     ids::{DialogueId, IdKey, TurnNo},
     vectors::cosine,
 };
-use turnwise_corpus::{Dialogue, SpokenTurn, Turn, filter::Filter};
+use turnwise_corpus::{Dialogue, SpokenDialogue, SpokenTurn, Turn, filter::Filter};
 use turnwise_store::Position;
 
 /// Maximum number of records that one call of `list_dialogues` reads, to keep the calls short.
@@ -41,29 +41,18 @@ fn query_of(lexical: &Lexical, words: &KeywordQuery) -> LexicalQuery {
     }
 }
 
-impl View for EmbeddedView<'_> {
-    fn admit(&mut self, filter: &Filter, kind: Kind, modes: SearchModes) -> Result<Option<u64>> {
-        let filtered = self.engine.filtered(filter, kind, modes)?;
-        let count = filtered.admitted().count();
-        self.filtered = Some(filtered);
-        Ok(Some(count))
-    }
-
-    fn nearest(&self, kind: Kind, vector: &[f32], k: usize, exact: bool) -> Result<HitList> {
-        let among = self.filtered.as_deref().and_then(Filtered::among);
-        let settings = SearchSettings { k, exact, among, ..SearchSettings::default() };
-        let found = self.engine.vectors()?.search(&self.engine.snapshot, kind, vector, &settings)?;
-        Ok(HitList { exhausted: found.len() < k, found })
-    }
-
-    /// Searches the lexical index. Omits hits in dialogues that were replaced or deleted after they were indexed.
-    fn keyword_search(&self, kind: Kind, words: &KeywordQuery, k: usize) -> Result<HitList> {
-        let lexical = self.engine.lexical()?;
-        let query = query_of(lexical, words);
-        let filtered = self.filtered.as_deref();
+impl EmbeddedView<'_> {
+    /// Returns the `k` best hits of the lexical index. `find` receives the number of hits to fetch. Omits hits in dialogues
+    /// that were replaced or deleted after they were indexed, and hits that `filtered` does not contain.
+    fn live_hits(
+        &self,
+        k: usize,
+        filtered: Option<&Filtered>,
+        find: impl Fn(usize) -> Result<Vec<LexicalHit>>,
+    ) -> Result<HitList> {
         let mut depth = k;
         loop {
-            let hits = lexical.find(kind, &query, depth, filtered.and_then(Filtered::selected))?;
+            let hits = find(depth)?;
             let all_read = hits.len() < depth;
             let live = hits.into_iter().filter_map(|hit| {
                 let dialogue = hit.dialogue.key();
@@ -80,6 +69,38 @@ impl View for EmbeddedView<'_> {
             }
             depth = depth.saturating_mul(4);
         }
+    }
+}
+
+impl View for EmbeddedView<'_> {
+    fn admit(&mut self, filter: &Filter, kind: Kind, modes: SearchModes) -> Result<Option<u64>> {
+        let filtered = self.engine.filtered(filter, kind, modes)?;
+        let count = filtered.admitted().count();
+        self.filtered = Some(filtered);
+        Ok(Some(count))
+    }
+
+    fn nearest(&self, kind: Kind, vector: &[f32], k: usize, exact: bool) -> Result<HitList> {
+        let among = self.filtered.as_deref().and_then(Filtered::among);
+        let settings = SearchSettings { k, exact, among, ..SearchSettings::default() };
+        let found = self.engine.vectors()?.search(&self.engine.snapshot, kind, vector, &settings)?;
+        Ok(HitList { exhausted: found.len() < k, found })
+    }
+
+    fn keyword_search(&self, kind: Kind, words: &KeywordQuery, k: usize) -> Result<HitList> {
+        let lexical = self.engine.lexical()?;
+        let query = query_of(lexical, words);
+        let filtered = self.filtered.as_deref();
+        let selected = filtered.and_then(Filtered::selected);
+        self.live_hits(k, filtered, |depth| lexical.find(kind, &query, depth, selected))
+    }
+
+    fn title_search(&self, words: &KeywordQuery, k: usize) -> Result<HitList> {
+        let lexical = self.engine.lexical()?;
+        let query = query_of(lexical, words);
+        let filtered = self.filtered.as_deref().filter(|filtered| filtered.kind == Kind::Dialogues);
+        let selected = filtered.and_then(Filtered::selected);
+        self.live_hits(k, filtered, |depth| lexical.find_titles(&query, depth, selected))
     }
 
     fn find(&self, id: &str) -> Result<(Dialogue, Option<TurnNo>)> {
@@ -99,12 +120,12 @@ impl View for EmbeddedView<'_> {
         Ok(stored.map(Cow::Borrowed))
     }
 
-    fn read_turns(
+    fn read_spoken(
         &self,
         dialogue: IdKey,
-        read: &mut dyn FnMut(Version, &[SpokenTurn<'_>]) -> Result<()>,
+        read: &mut dyn FnMut(Version, &SpokenDialogue<'_>) -> Result<()>,
     ) -> Result<()> {
-        self.engine.snapshot.read_turns(dialogue, |seq, turns| read(seq.into(), turns)).map(drop)
+        self.engine.snapshot.read_spoken(dialogue, |seq, spoken| read(seq.into(), spoken)).map(drop)
     }
 
     fn turn_vector<'a>(&'a self, _: IdKey, turn: &SpokenTurn<'_>) -> Result<Option<Cow<'a, [f32]>>> {

@@ -84,13 +84,14 @@ impl Lexical {
             return Err(if old { other_version(root) } else { missing(root) });
         };
         let analyzer = name.parse().map_err(|e| unknown_analyzer(root, &name, &e))?;
-        let open = |name: &str| Side::open(&folder.join(name), analyzer)?.ok_or_else(|| other_version(root));
+        let open =
+            |kind: Kind| Side::open(&folder.join(kind.name()), analyzer)?.ok_or_else(|| other_version(root));
         Lexical::of_sides(analyzer, open)
     }
 
-    /// Combines the two Tantivy indexes. `open` receives the folder name of an index, and opens or creates the index.
-    fn of_sides(analyzer: Analyzer, open: impl Fn(&str) -> Result<Side>) -> Result<Self> {
-        let [utterances, dialogues] = Kind::ALL.map(|kind| open(kind.name()));
+    /// Combines the two Tantivy indexes. `open` opens or creates the index of a kind.
+    fn of_sides(analyzer: Analyzer, open: impl Fn(Kind) -> Result<Side>) -> Result<Self> {
+        let [utterances, dialogues] = Kind::ALL.map(open);
         Ok(Lexical { analyzer, sides: [utterances?, dialogues?], tail: 0 })
     }
 
@@ -175,11 +176,34 @@ impl Lexical {
         self.best(kind, query, k, selected)?.into_iter().map(hit).collect()
     }
 
+    /// Returns the `k` dialogues whose titles match best; none if the index has no titles. The score is that of BM25, but
+    /// the length of a title has no influence. Only plain words can be searched in titles, not expressions. Otherwise like
+    /// [`Lexical::find`].
+    pub fn find_titles(
+        &self,
+        query: &LexicalQuery,
+        k: usize,
+        selected: Option<&Selected>,
+    ) -> Result<Vec<LexicalHit>> {
+        let side = self.side(Kind::Dialogues);
+        match side.fields.title.and_then(|title| query.in_titles(title)) {
+            Some(query) => self.find(Kind::Dialogues, &query, k, selected),
+            None => Ok(Vec::new()),
+        }
+    }
+
+    /// Returns whether titles cannot be searched although a dialogue has one. This is an index from before titles were
+    /// searched. A rebuild adds them.
+    pub fn lacks_titles(&self) -> Result<bool> {
+        let side = self.side(Kind::Dialogues);
+        Ok(side.fields.title.is_none() && self.has_fact(Kind::Dialogues, "title")?)
+    }
+
     fn side(&self, kind: Kind) -> &Side {
         &self.sides[kind as usize]
     }
 
-    /// Returns the fields of the documents, which are the same in both indexes.
+    /// Returns the fields of utterances. Those of dialogues are the same, and have the title in addition.
     fn fields(&self) -> Fields {
         self.sides[0].fields
     }
@@ -208,7 +232,7 @@ impl Lexical {
             None => "the lexical index is damaged, or Tantivy cannot compute this query",
         };
         side.guarded(what, || {
-            top::best(side.state()?, query.query.as_ref(), query.sum.as_deref(), k, selected)
+            top::best(side.state()?, query.query.as_ref(), query.sum.as_ref(), k, selected)
                 .map_err(|e| side.failed(&e))
         })
     }

@@ -13,6 +13,7 @@ use tantivy::{
 use super::{
     Lexical,
     side::{DAMAGED, Fields},
+    sum::Sum,
     top,
 };
 use crate::vectors::Kind;
@@ -26,7 +27,7 @@ pub struct LexicalQuery {
     pub(super) query: Box<dyn Query>,
     /// The search terms, if the score of a document is the sum of its term scores. `None` for other queries, such as
     /// expressions.
-    pub(super) sum: Option<Vec<Term>>,
+    pub(super) sum: Option<Sum>,
     terms: Vec<String>,
     warnings: Vec<String>,
 }
@@ -44,12 +45,22 @@ impl LexicalQuery {
 
     /// Returns true if the query has no terms and is not an expression.
     pub fn is_empty(&self) -> bool {
-        self.sum.as_ref().is_some_and(Vec::is_empty)
+        self.sum.as_ref().is_some_and(|sum| sum.terms.is_empty())
     }
 
     pub(super) fn sum_over(terms: Vec<String>, text: Field) -> Self {
-        let sum: Vec<Term> = terms.iter().map(|term| Term::from_field_text(text, term)).collect();
-        LexicalQuery { query: any_of(&sum), sum: Some(sum), terms, warnings: Vec::new() }
+        let own: Vec<Term> = terms.iter().map(|term| Term::from_field_text(text, term)).collect();
+        let query = any_of(&own);
+        let sum = Some(Sum { terms: own, normalizes_length: true });
+        LexicalQuery { query, sum, terms, warnings: Vec::new() }
+    }
+
+    /// Returns the query for the same words in titles. `None` if this query is an expression.
+    pub(super) fn in_titles(&self, title: Field) -> Option<Self> {
+        let mut query = LexicalQuery::sum_over(self.terms.clone(), title);
+        self.sum.as_ref()?;
+        query.sum.iter_mut().for_each(|sum| sum.normalizes_length = false);
+        Some(query)
     }
 
     /// Restricts the query to one dialogue: the new query matches the documents of this dialogue that contain any of
@@ -226,7 +237,7 @@ impl Lexical {
 }
 
 /// Returns the number of documents, including deleted ones that are not removed by a merge yet.
-fn documents(searcher: &Searcher) -> u64 {
+pub(super) fn documents(searcher: &Searcher) -> u64 {
     searcher.segment_readers().iter().map(|segment| u64::from(segment.max_doc())).sum()
 }
 

@@ -1,4 +1,4 @@
-//! One Tantivy index, of utterances or of dialogues. Both indexes have the same fields.
+//! One Tantivy index, of utterances or of dialogues. Both indexes have the same fields, except for the titles.
 
 use std::{
     fs,
@@ -19,6 +19,7 @@ use super::{
     adapters::{AnalyzerTokenizer, Overlay},
     top::Columns,
 };
+use crate::vectors::Kind;
 use turnwise_core::{
     error::{Error, IoContext, Result, caught},
     ids::Seq,
@@ -60,6 +61,7 @@ pub(super) struct NewDocument<'a> {
     pub(super) seq: Seq,
     pub(super) last: u32,
     pub(super) text: &'a str,
+    pub(super) title: Option<&'a str>,
     pub(super) facts: &'a [String],
 }
 
@@ -76,6 +78,8 @@ pub(super) struct Fields {
     pub(super) facts: Field,
     /// Text of the turn, or of all turns of the dialogue.
     pub(super) text: Field,
+    /// Title of the dialogue. `None` in an index of utterances, and in one from before titles were searched.
+    pub(super) title: Option<Field>,
 }
 
 /// Searcher and columns of a Tantivy index, opened once and shared by all searches.
@@ -87,9 +91,9 @@ pub(super) struct SearchState {
 }
 
 impl Side {
-    pub(super) fn create(folder: &Path, analyzer: Analyzer) -> Result<Self> {
+    pub(super) fn create(folder: &Path, kind: Kind, analyzer: Analyzer) -> Result<Self> {
         fs::create_dir_all(folder).at("create", folder)?;
-        let (schema, fields) = schema(analyzer);
+        let (schema, fields) = schema(analyzer, kind == Kind::Dialogues);
         let index = Index::create_in_dir(folder, schema).map_err(|e| failed(folder, &e))?;
         Ok(Side::wrap(folder, index, fields, analyzer))
     }
@@ -97,7 +101,7 @@ impl Side {
     /// Opens a Tantivy index; `None` if another version of turnwise created it with other fields.
     pub(super) fn open(folder: &Path, analyzer: Analyzer) -> Result<Option<Self>> {
         let index = Index::open_in_dir(folder).map_err(|e| damaged(folder, &e))?;
-        let (schema, fields) = schema(analyzer);
+        let (schema, fields) = schema(analyzer, has_titles(&index));
         Ok((index.schema() == schema).then(|| Side::wrap(folder, index, fields, analyzer)))
     }
 
@@ -105,7 +109,7 @@ impl Side {
     pub(super) fn with_memory_layer(folder: &Path, analyzer: Analyzer) -> Result<Self> {
         let overlay = Overlay::with_memory_layer(folder).map_err(|e| damaged(folder, &e))?;
         let index = Index::open(overlay).map_err(|e| damaged(folder, &e))?;
-        let (_, fields) = schema(analyzer);
+        let (_, fields) = schema(analyzer, has_titles(&index));
         Ok(Side { in_memory: true, ..Side::wrap(folder, index, fields, analyzer) })
     }
 
@@ -162,6 +166,9 @@ impl Side {
         document.add_u64(self.fields.seq, new.seq.0);
         document.add_u64(self.fields.last, u64::from(new.last));
         document.add_text(self.fields.text, new.text);
+        if let (Some(field), Some(title)) = (self.fields.title, new.title) {
+            document.add_text(field, title);
+        }
         new.facts.iter().for_each(|fact| document.add_text(self.fields.facts, fact));
         writer.add_document(document).map(drop).map_err(|e| self.failed(&e))
     }
@@ -216,7 +223,14 @@ impl Side {
     }
 }
 
-fn schema(analyzer: Analyzer) -> (Schema, Fields) {
+/// Name of the field for titles.
+const TITLE: &str = "title";
+
+fn has_titles(index: &Index) -> bool {
+    index.schema().get_field(TITLE).is_ok()
+}
+
+fn schema(analyzer: Analyzer, with_titles: bool) -> (Schema, Fields) {
     let mut schema = Schema::builder();
     // No field is stored: ids are in the columns, and texts are in the records.
     let dialogue = schema.add_text_field("dialogue", STRING | FAST);
@@ -228,8 +242,12 @@ fn schema(analyzer: Analyzer) -> (Schema, Fields) {
     let indexing = TextFieldIndexing::default()
         .set_tokenizer(&analyzer.to_string())
         .set_index_option(IndexRecordOption::WithFreqsAndPositions);
-    let text = schema.add_text_field("text", TextOptions::default().set_indexing_options(indexing));
-    (schema.build(), Fields { dialogue, turn, seq, last, facts, text })
+    let text = TextOptions::default().set_indexing_options(indexing);
+    let title = text.clone();
+    let text = schema.add_text_field("text", text);
+    // The last field, so that the other fields are the same in both indexes.
+    let title = with_titles.then(|| schema.add_text_field(TITLE, title));
+    (schema.build(), Fields { dialogue, turn, seq, last, facts, text, title })
 }
 
 fn busy(folder: &Path) -> Error {

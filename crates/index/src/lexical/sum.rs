@@ -14,6 +14,7 @@ use tantivy::{
 
 use super::{
     Selected,
+    query::documents,
     side::SearchState,
     top::{Best, SelectedDocuments},
 };
@@ -22,25 +23,34 @@ use super::{
 const WINDOW: usize = 2048;
 /// Number of lookups of single documents that take as long as decoding a block of postings.
 const LOOKUPS_PER_BLOCK: usize = 2;
+/// Length of each document, and mean length, if the length has no influence.
+const SAME_LENGTH: u32 = 1;
 /// Number of postings in a block of Tantivy.
 const BLOCK: usize = 128;
+
+/// Terms of one field whose scores are added.
+pub(super) struct Sum {
+    pub(super) terms: Vec<Term>,
+    /// True if a term scores higher in a shorter document.
+    pub(super) normalizes_length: bool,
+}
 
 /// Returns for each segment, in document order, the documents that score at least as high as the `k`th best document
 /// of all segments.
 pub(super) fn best(
     state: &SearchState,
-    terms: &[Term],
+    sum: &Sum,
     k: usize,
     selected: Option<&Selected>,
 ) -> tantivy::Result<Vec<Vec<(DocId, f32)>>> {
     let mut weights: Vec<Weight<'_>> =
-        terms.iter().map(|term| Weight::of(term, &state.searcher)).collect::<Result<_, _>>()?;
+        sum.terms.iter().map(|term| Weight::of(term, sum, &state.searcher)).collect::<Result<_, _>>()?;
     weights.sort_by(|a, b| b.most.total_cmp(&a.most));
     let mut best = Best::of(k);
     for (n, segment) in state.searcher.segment_readers().iter().enumerate() {
         let wanted = SelectedDocuments::of(segment, selected.map(|selected| selected.segment(n)));
         best.begin_segment();
-        if let Some(run) = Run::over(segment, &weights)? {
+        if let Some(run) = Run::over(segment, sum, &weights)? {
             run.run(&wanted, &mut best)?;
         }
     }
@@ -57,8 +67,17 @@ struct Weight<'a> {
 }
 
 impl<'a> Weight<'a> {
-    fn of(term: &'a Term, searcher: &Searcher) -> tantivy::Result<Self> {
-        let bm25 = Bm25Weight::for_terms(searcher, std::slice::from_ref(term))?;
+    fn of(term: &'a Term, sum: &Sum, searcher: &Searcher) -> tantivy::Result<Self> {
+        let bm25 = if sum.normalizes_length {
+            Bm25Weight::for_terms(searcher, std::slice::from_ref(term))?
+        } else {
+            let mean_length = SAME_LENGTH as f32;
+            Bm25Weight::for_one_term_without_explain(
+                searcher.doc_freq(term)?,
+                documents(searcher),
+                mean_length,
+            )
+        };
         let once = std::array::from_fn(|norm| bm25.score(norm as u8, 1));
         let most = f64::from(bm25.max_score());
         Ok(Weight { term, bm25, once, most })
@@ -154,7 +173,7 @@ struct Run<'a> {
 
 impl<'a> Run<'a> {
     /// Opens the posting lists of a segment; `None` if the segment contains none of the terms.
-    fn over(segment: &SegmentReader, weights: &'a [Weight<'a>]) -> tantivy::Result<Option<Self>> {
+    fn over(segment: &SegmentReader, sum: &Sum, weights: &'a [Weight<'a>]) -> tantivy::Result<Option<Self>> {
         let Some(field) = weights.first().map(|weight| weight.term.field()) else { return Ok(None) };
         let index = segment.inverted_index(field)?;
         let mut lists = Vec::new();
@@ -166,7 +185,10 @@ impl<'a> Run<'a> {
         for (n, list) in lists.iter().enumerate().rev() {
             rest[n] = rest[n + 1] + list.weight.most;
         }
-        let norms = segment.get_fieldnorms_reader(field)?;
+        let norms = match sum.normalizes_length {
+            true => segment.get_fieldnorms_reader(field)?,
+            false => FieldNormReader::constant(segment.max_doc(), SAME_LENGTH),
+        };
         let documents = segment.max_doc() as usize;
         Ok((!lists.is_empty()).then_some(Run { lists, rest, norms, documents }))
     }
@@ -232,7 +254,7 @@ mod tests {
     /// Reference for [`best`]: computes all sums and keeps the largest.
     fn reference(
         state: &SearchState,
-        terms: &[Term],
+        sum: &Sum,
         k: usize,
         selected: Option<&Selected>,
     ) -> Vec<Vec<(DocId, f32)>> {
@@ -240,7 +262,7 @@ mod tests {
         for (n, segment) in state.searcher.segment_readers().iter().enumerate() {
             let wanted = SelectedDocuments::of(segment, selected.map(|selected| selected.segment(n)));
             let mut sums: BTreeMap<DocId, f64> = BTreeMap::new();
-            for term in terms {
+            for term in &sum.terms {
                 let weight = Bm25Weight::for_terms(&state.searcher, std::slice::from_ref(term)).unwrap();
                 let norms = segment.get_fieldnorms_reader(term.field()).unwrap();
                 let index = segment.inverted_index(term.field()).unwrap();
@@ -323,13 +345,13 @@ mod tests {
             for round in 0..120 {
                 let n = [1 + random.below(4), 1 + random.below(30)][round % 2];
                 let query = lexical.words(&random.words(n));
-                let terms = query.sum.as_deref().unwrap();
+                let sum = query.sum.as_ref().unwrap();
                 for k in [1, 3, 10, 100, 3000] {
                     for selected in [None, Some(&selected)] {
-                        let wanted = reference(state, terms, k, selected);
+                        let wanted = reference(state, sum, k, selected);
                         full += usize::from(wanted.iter().map(Vec::len).sum::<usize>() >= k);
                         assert_eq!(
-                            best(state, terms, k, selected).unwrap(),
+                            best(state, sum, k, selected).unwrap(),
                             wanted,
                             "{k} of {:?}",
                             query.terms()
@@ -339,7 +361,7 @@ mod tests {
                 // Tantivy adds scores in single precision, so compare with a tolerance.
                 let theirs = TopDocs::with_limit(10).order_by_score();
                 let theirs = state.searcher.search(query.query.as_ref(), &theirs).unwrap();
-                let mut ours: Vec<f32> = best(state, terms, 10, None)
+                let mut ours: Vec<f32> = best(state, sum, 10, None)
                     .unwrap()
                     .into_iter()
                     .flatten()

@@ -34,7 +34,7 @@ impl Lexical {
             return on_disk.with_open_files();
         }
         let analyzer = on_disk.analyzer;
-        let open = |name: &str| Side::with_memory_layer(&folder(root).join(name), analyzer);
+        let open = |kind: Kind| Side::with_memory_layer(&folder(root).join(kind.name()), analyzer);
         let mut lexical = Lexical::of_sides(analyzer, open)?;
         lexical.tail = lexical.sides[0].guarded(DAMAGED, || update::catch_up(&lexical, snapshot))?;
         lexical.with_open_files()

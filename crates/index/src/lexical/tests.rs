@@ -609,3 +609,69 @@ fn a_cut_list_is_not_exhausted_if_the_index_is_newer_than_the_snapshot() {
         assert_eq!((list.found.len(), list.exhausted), (k.min(10), exhausted), "{k}");
     }
 }
+
+#[test]
+fn titles_are_searched_and_an_index_without_them_says_so() {
+    let (dir, mut store) = empty_index();
+    let root = dir.path();
+    for (id, title) in
+        [("a", "Late parcels"), ("b", "A parcel that was late for a very long time"), ("c", "Refund")]
+    {
+        let mut dialogue = Dialogue::new(DialogueId::new(id).unwrap());
+        dialogue.title = Some(title.to_owned());
+        dialogue.push("a", Role::User, "hello, where is the parcel");
+        dialogue.check().unwrap();
+        store.put(&Prepared::new(&dialogue).unwrap()).unwrap();
+    }
+    put(&mut store, "d", "late");
+    store.commit(None).unwrap();
+    let snapshot = Snapshot::open(root).unwrap();
+    let titles = |lexical: &Lexical, query: &str| {
+        let hits = lexical.find_titles(&lexical.words(query), 10, None).unwrap();
+        hits.into_iter().map(|hit| (name(&hit), hit.score)).collect::<Vec<_>>()
+    };
+
+    // An index from before titles were searched.
+    let analyzer = "mixed-1+stem-en".parse().unwrap();
+    let folder = folder(root);
+    let create = |kind: Kind| side::Side::create(&folder.join(kind.name()), Kind::Utterances, analyzer);
+    let old = Lexical::of_sides(analyzer, create).unwrap();
+    update::catch_up(&old, &snapshot).unwrap();
+    drop(old);
+    let old = Lexical::open_at(root, &snapshot).unwrap();
+    assert!(old.lacks_titles().unwrap() && titles(&old, "parcel").is_empty());
+    assert_eq!(found(root, "parcels").len(), 3);
+    drop(old);
+    // An update keeps it as it is; a rebuild adds the titles.
+    put(&mut store, "e", "late again");
+    catch_up(&mut store, root);
+    assert!(Lexical::open(root).unwrap().lacks_titles().unwrap());
+    let snapshot = Snapshot::open(root).unwrap();
+    Lexical::rebuild(None, root, &snapshot, &|| false, &mut |_| {}).unwrap();
+    let lexical = Lexical::open(root).unwrap();
+    assert!(!lexical.lacks_titles().unwrap());
+
+    // The length of a title has no influence, and texts are not searched.
+    let both = titles(&lexical, "late parcel");
+    assert_eq!(both.iter().map(|(id, _)| id.as_str()).collect::<Vec<_>>(), ["b", "a"]);
+    assert!(both[0].1 == both[1].1 && titles(&lexical, "hello").is_empty());
+    let expression = lexical.syntax("late OR parcel");
+    assert!(lexical.find_titles(&expression, 10, None).unwrap().is_empty());
+    let filter = "id = a".parse().unwrap();
+    let selected = lexical.select(&snapshot, &filter, Kind::Dialogues).unwrap().unwrap();
+    assert_eq!(lexical.find_titles(&lexical.words("late"), 10, Some(&selected)).unwrap().len(), 1);
+    // A changed title replaces the old one, before and after the next update.
+    let mut changed = Dialogue::new(DialogueId::new("a").unwrap());
+    changed.title = Some("Coffee machine".to_owned());
+    changed.push("a", Role::User, "hello");
+    changed.check().unwrap();
+    store.put(&Prepared::new(&changed).unwrap()).unwrap();
+    store.commit(None).unwrap();
+    let snapshot = Snapshot::open(root).unwrap();
+    for _ in 0..2 {
+        let lexical = Lexical::open_at(root, &snapshot).unwrap();
+        assert_eq!(titles(&lexical, "coffee").len(), 1);
+        assert_eq!(titles(&lexical, "late").len(), 1);
+        update(root);
+    }
+}

@@ -14,13 +14,17 @@ use std::{
 };
 
 use tantivy::{
-    DocId, SegmentReader, Term,
+    DocId, SegmentReader,
     columnar::{Column, StrColumn},
     query::{EnableScoring, Query},
     schema::Field,
 };
 
-use super::{Selected, select, side::SearchState, sum};
+use super::{
+    Selected, select,
+    side::SearchState,
+    sum::{self, Sum},
+};
 use turnwise_core::ids::{Seq, TurnNo};
 
 /// Columns of a segment: the values of the fields that are not searched as text.
@@ -72,20 +76,20 @@ pub(super) struct Found {
     pub(super) seq: Seq,
 }
 
-/// Returns the `k` best selected documents. With `terms`, the score is the sum of the terms' scores, and `query` is
-/// not used.
+/// Returns the `k` best selected documents. With `sum`, the score is the sum of its terms' scores, and `query` is not
+/// used.
 pub(super) fn best(
     state: &SearchState,
     query: &dyn Query,
-    terms: Option<&[Term]>,
+    sum: Option<&Sum>,
     k: usize,
     selected: Option<&Selected>,
 ) -> tantivy::Result<Vec<Found>> {
     if k == 0 {
         return Ok(Vec::new());
     }
-    let found = match terms {
-        Some(terms) => sum::best(state, terms, k, selected)?,
+    let found = match sum {
+        Some(sum) => sum::best(state, sum, k, selected)?,
         None => best_by_expression(state, query, k, selected)?,
     };
     let chosen = choose(state, &found, k);

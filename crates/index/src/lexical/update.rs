@@ -164,7 +164,8 @@ impl Run<'_> {
             refuse_if_written(folder)?;
         }
         files::remove_folder(&new)?;
-        let lexical = Lexical::of_sides(analyzer, |name| Side::create(&new.join(name), analyzer))?;
+        let lexical =
+            Lexical::of_sides(analyzer, |kind| Side::create(&new.join(kind.name()), kind, analyzer))?;
         let added = self.catch_up(&lexical, progress);
         drop(lexical);
         if added.is_err() {
@@ -232,13 +233,13 @@ fn add_turns(side: &Side, writer: &IndexWriter, seq: Seq, dialogue: &Dialogue) -
             seq,
             last: 0,
             text: &turn.text,
+            title: None,
             facts: &Facts::of_turn(dialogue, turn),
         };
         side.add(writer, &new)
     })
 }
 
-/// Adds a whole dialogue. Titles and domains are not indexed: they serve as ground truth in evaluations.
 fn add_whole(side: &Side, writer: &IndexWriter, seq: Seq, dialogue: &Dialogue) -> Result<()> {
     let texts: Vec<&str> = dialogue.turns.iter().map(|turn| turn.text.as_str()).collect();
     let new = NewDocument {
@@ -247,6 +248,7 @@ fn add_whole(side: &Side, writer: &IndexWriter, seq: Seq, dialogue: &Dialogue) -
         seq,
         last: dialogue.turns.last().map_or(0, |turn| turn.number.0),
         text: &texts.join("\n"),
+        title: dialogue.title.as_deref(),
         facts: &Facts::of_dialogue(dialogue),
     };
     side.add(writer, &new)

@@ -1,4 +1,4 @@
-//! Lookup of speaker names and times in the facts (field values) of the utterances.
+//! Lookup of speaker names, times and other facts (field values) of documents.
 
 use std::collections::BTreeSet;
 
@@ -28,6 +28,17 @@ impl Lexical {
                 .map_err(|e| side.failed(&e))?;
             }
             Ok(found.into_iter().take(most).collect())
+        })
+    }
+
+    /// Returns whether a document of a kind has a value of a field.
+    pub(super) fn has_fact(&self, kind: Kind, field: &str) -> Result<bool> {
+        let side = self.side(kind);
+        side.guarded(DAMAGED, || {
+            let mut found = false;
+            let start = FactNames::of(field)?.text("");
+            read(side, &start, false, 1, |_| found = true).map_err(|e| side.failed(&e))?;
+            Ok(found)
         })
     }
 

@@ -106,7 +106,7 @@ fn a_turn_is_found_by_the_words_and_the_speakers_around_it() {
     assert!(answered > 0.7 * asked && answered < asked, "{answered} {asked}");
     let why = found.hits.iter().find(|hit| hit.id == "talk#4").unwrap().explanation.as_ref().unwrap();
     let terms = &why.context.as_ref().unwrap().terms;
-    assert_eq!((terms[0].term.as_str(), terms[0].turn), ("tournament", turnwise_core::TurnNo(2)));
+    assert_eq!((terms[0].term.as_str(), terms[0].turn), ("tournament", Some(turnwise_core::TurnNo(2))));
     // The name of the answering speaker turns the order around, and is not a word of the dense query.
     let found = search("Ann tournament", FusionMethod::Context);
     assert_eq!(found.hits[0].id, "talk#4");
@@ -268,24 +268,32 @@ proptest! {
         let dense = found.effective.map_or("parcel late".to_owned(), |effective| effective.meaning.last().unwrap().text.clone());
         let query = vector(&dense);
         let snapshot = Snapshot::open(&root).unwrap();
+        // For each hit, its dialogue, the expected score without the words, that of the words, and their coverage.
+        let mut expected = Vec::new();
         for hit in found.hits {
             let (dialogue, _) = snapshot.find(&hit.dialogue).unwrap();
             let at = dialogue.turns.iter().position(|t| t.number == hit.turn.number).unwrap() as isize;
             let mut sum = vec![0.0f32; query.len()];
-            let mut best: std::collections::HashMap<String, f32> = Default::default();
+            let mut best: std::collections::HashMap<String, (f32, f32)> = Default::default();
             for (distance, dense, lexical) in [(-3, 0.0, 0.4), (-2, 0.25, 0.6), (-1, 0.5, 0.8), (0, 1.0, 1.0), (1, 0.4, 0.6), (2, 0.2, 0.4), (3, 0.0, 0.2)] {
                 let Some(turn) = usize::try_from(at + distance).ok().and_then(|n| dialogue.turns.get(n)) else { continue };
                 sum.iter_mut().zip(vector(&turn.text)).for_each(|(s, v)| *s += dense * v);
                 for (term, score) in parts.get(&format!("{}#{}", dialogue.id, turn.number)).into_iter().flatten() {
                     let known = best.entry(term.clone()).or_default();
-                    *known = known.max(lexical * score);
+                    if lexical * score > known.0 || lexical * score == known.0 && distance == 0 {
+                        *known = (lexical * score, lexical);
+                    }
                 }
             }
             let named = |turn: &turnwise_corpus::Turn| ["parcel", "late"].contains(&turn.speaker.as_str());
             let in_dialogue = dialogue.turns.iter().any(named);
             // In the dialogues of a named speaker, the name is no word.
             let is_word = |term: &str| !in_dialogue || dense.split(' ').any(|word| word == term);
-            let words: f32 = best.iter().filter(|(term, _)| is_word(term)).map(|(_, score)| score).sum();
+            let counted = ["parcel", "late"].into_iter().filter(|term| is_word(term)).count();
+            let own = || best.iter().filter(|(term, _)| is_word(term)).map(|(_, best)| best);
+            let words: f32 = own().map(|(score, _)| score).sum();
+            let covered: f32 = own().map(|(_, weight)| weight).sum();
+            let share = if counted == 2 && !with_context { covered / 2.0 } else { 0.0 };
             // The turns before the query: one with two content words, and one with one.
             let mut conversation = vec![0.0f32; query.len()];
             let shares = [0.5 * 2.0 / 5.0, 1.0 / 4.0];
@@ -312,8 +320,15 @@ proptest! {
                 // If both words are names, neither is left out, and no word counts.
                 _ => prop_assert!(half == 16.0 || half == 20.0),
             }
-            let expected =
-                turnwise_core::vectors::cosine(&query, &sum) + 0.5 * words / (words + half) + speaker + earlier;
+            let others = turnwise_core::vectors::cosine(&query, &sum) + speaker + earlier;
+            expected.push((hit, others, 0.5 * words / (words + half), share));
+        }
+        for (hit, others, words, share) in &expected {
+            let covering = expected.iter().filter(|(other, _, _, covered)| {
+                other.explanation.as_ref().unwrap().bm25.is_some() && *covered >= share - 1e-4
+            });
+            let dialogues: std::collections::HashSet<&str> = covering.map(|(other, ..)| other.dialogue.as_str()).collect();
+            let expected = others + words * (1.0 + 2.0 * share.powi(4) / dialogues.len().max(1) as f32);
             prop_assert!((expected - hit.score).abs() < 1e-3, "{}: {expected} {:?}", hit.id, hit.explanation);
         }
     }

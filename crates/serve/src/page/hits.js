@@ -21,15 +21,18 @@ function why(hit) {
   for (const term of e.terms || []) {
     rows.push(row(`· ${term.term}`, number(term.score), `idf ${term.idf.toFixed(2)}, ${term.frequency}× here`));
   }
+  if (e.title) rows.push(row("title", `BM25 ${number(e.title.score)}`, `rank ${e.title.rank}, half of it counts`));
   const { fusion, context } = e;
   if (context) {
     if (context.cosine !== null) rows.push(row("meaning in context", `cosine ${number(context.cosine)}`, "with the neighboring turns"));
-    if (context.bm25 > 0) rows.push(row("keywords in context", number(context.bm25), (context.terms || []).map((term) => `${term.term} (${term.turn === hit.turn.number ? "here" : `turn ${term.turn}`})`).join(", ")));
+    if (context.bm25 > 0) rows.push(row("keywords in context", number(context.bm25), (context.terms || []).map((term) => `${term.term} (${term.turn === null ? "title" : term.turn === hit.turn.number ? "here" : `turn ${term.turn}`})`).join(", ")));
+    const { share, dialogues, factor } = context.coverage;
+    if (factor > 1.005) rows.push(row("words together", `× ${factor.toFixed(2)}`, `${Math.round(100 * share)}% of the words, ${dialogues > 1 ? `in ${dialogues} dialogues` : "in no other dialogue"}`));
     if (context.participant) rows.push(row("speaker", number(fusion.from_speaker), `the query names ${context.speaker ? hit.turn.speaker : "a speaker of this dialogue"}`));
     if (context.date) rows.push(row("date", number(fusion.from_date), "the query names a date of this turn"));
     if (context.earlier) rows.push(row("conversation before", number(fusion.from_earlier), `cosine ${number(context.earlier.cosine)}, keywords ${number(context.earlier.bm25)}`));
     if (fusion.stretch) rows.push(row("cosines", `stretched × ${fusion.stretch.factor.toFixed(2)}`, `around ${number(fusion.stretch.center)}, because those of this model are close together`));
-    const parts = [[fusion.from_dense, `from meaning (× ${fusion.dense})`], [fusion.from_bm25, `from keywords (${fusion.bm25} × s/(s + ${context.half_score}))`], [fusion.from_speaker, "from the speaker"], [fusion.from_date, "from the date"], [fusion.from_earlier, "from the conversation before"]];
+    const parts = [[fusion.from_dense, `from meaning (× ${fusion.dense})`], [fusion.from_bm25, `from keywords (${fusion.bm25} × s/(s + ${context.half_score})${factor > 1.005 ? ` × ${factor.toFixed(2)}` : ""})`], [fusion.from_speaker, "from the speaker"], [fusion.from_date, "from the date"], [fusion.from_earlier, "from the conversation before"]];
     const given = parts.filter(([part]) => part !== null && part !== undefined).map(([part, from]) => `${number(part)} ${from}`);
     rows.push(row("combined", number(fusion.score), given.join(" + ")));
   } else if (fusion?.method === "weighted") rows.push(row("combined", number(fusion.score), `${number(fusion.from_dense)} from meaning (× ${fusion.dense}) + ${number(fusion.from_bm25)} from keywords (${fusion.bm25} × s/(s + 10))`));
@@ -42,7 +45,7 @@ export function show(hit, number, on, found = true) {
   const above = hit.percentile === undefined ? "" : ` · higher than ${Math.floor(hit.percentile * 10) / 10}% of random pairs`;
   return el("li", { class: "hit", "data-id": hit.id, "data-dialogue": hit.dialogue, "data-turn": hit.turn.number, tabindex: "-1" },
     el("div", { class: "top" },
-      el("button", { type: "button", class: "id", onclick: () => on.open(hit) }, hit.title || hit.id),
+      el("button", { type: "button", class: "id", onclick: () => on.open(hit) }, hit.title ? marked(hit.title, hit.title_matched) : hit.id),
       hit.domains.map((domain) => el("button", { type: "button", class: "tag", title: `only ${domain}`, onclick: () => on.domain(domain) }, domain)),
       hit.thread !== undefined && el("button", { type: "button", class: "tag thread", title: `only the thread ${hit.thread}`, onclick: () => on.thread(hit.thread) }, hit.thread),
       hit.turn.time ? el("span", { class: "quiet" }, minute(hit.turn.time)) : hit.thread !== undefined && hit.time && el("span", { class: "quiet" }, date(hit.time)),

@@ -169,6 +169,9 @@ fn words(root: &Path, snapshot: &Snapshot, outdated: &mut Vec<Outdated>) -> Opti
         Ok(_) => report("the lexical index is out of date".to_owned(), "build"),
         Err(e) => report(format!("the lexical index cannot be used: {e}"), "rebuild"),
     }
+    if opened.as_ref().is_ok_and(|lexical| lexical.lacks_titles().unwrap_or(false)) {
+        report("the titles of dialogues cannot be searched yet".to_owned(), "build");
+    }
     let words = Words {
         analyzer: Lexical::analyzer_name(root).ok().flatten(),
         analyzer_description: Lexical::analyzer_description(root).ok().flatten(),

@@ -4,8 +4,9 @@ use clap::ValueEnum;
 
 use crate::cli::{commands::vectors::shortened, prelude::*};
 use turnwise_search::{
-    BM25_HALF_SCORE, ContextExplanation, EARLIER_HALF_SCORE, EarlierScore, EffectiveQuery, Explanation,
-    FusionExplanation, FusionMethod, Hit, RankedScore, Rerank, RerankMethod, Response, Stretch, Timings,
+    BM25_HALF_SCORE, ContextExplanation, Coverage, EARLIER_HALF_SCORE, EarlierScore, EffectiveQuery,
+    Explanation, FusionExplanation, FusionMethod, Hit, RankedScore, Rerank, RerankMethod, Response, Stretch,
+    Timings,
 };
 
 /// Maximum number of BM25 terms to print.
@@ -82,6 +83,9 @@ pub(super) fn hit(found: &Response, hit: &Hit, why: &Explanation, out: &mut dyn 
             line(2, format!("{:.4}  {}: {idf}, {length}", t.score, t.term))?;
         }
     }
+    if let Some(RankedScore { score, rank }) = why.title {
+        line(1, format!("title: score {score:.4}, rank {rank} (half of it counts)"))?;
+    }
     if found.hits.first().is_some_and(|first| first.id == hit.id) {
         let Timings { encode, filter, dense, bm25, hits, .. } = found.timings;
         let search = format!("filter {filter:.1}, dense {dense:.1}, BM25 {bm25:.1}, hits {hits:.1}");
@@ -102,11 +106,24 @@ fn in_context(
     if context.bm25 > 0.0 {
         line(1, format!("BM25, with neighboring turns: score {:.4}", context.bm25))?;
         for term in context.terms.iter().take(TERMS) {
-            let place = match i64::from(term.turn.0) - i64::from(hit.turn.number.0) {
-                0 => "in this turn".to_owned(),
-                _ => format!("in turn {}", term.turn),
+            let place = match term.turn {
+                None => "in the title".to_owned(),
+                Some(turn) if turn == hit.turn.number => "in this turn".to_owned(),
+                Some(turn) => format!("in turn {turn}"),
             };
             line(2, format!("{:.4}  {}: {place}", term.score, term.term))?;
+        }
+        let Coverage { share, dialogues, factor } = context.coverage;
+        if factor > 1.005 {
+            let others = match dialogues {
+                0 | 1 => "in no other dialogue".to_owned(),
+                n => format!("in {n} dialogues"),
+            };
+            let percent = 100.0 * share;
+            line(
+                1,
+                format!("words together: {percent:.0}% of the query's words here, {others}: × {factor:.2}"),
+            )?;
         }
     }
     if context.speaker {
@@ -154,15 +171,16 @@ fn sum(fused: &FusionExplanation, why: &Explanation) -> String {
     let [dense, bm25] = match by.method {
         FusionMethod::Context => {
             let context = why.context.as_ref();
-            let bm25 = context.filter(|context| context.bm25 > 0.0);
-            [
-                context.and_then(|context| context.cosine).map(weighted),
-                bm25.map(|context| scaled(context.bm25, context.half_score)),
-            ]
+            let bm25 = context.filter(|context| context.bm25 > 0.0).map(|context| {
+                let factor = context.coverage.factor;
+                let covered = if factor > 1.005 { format!(" × {factor:.2}") } else { String::new() };
+                scaled(context.bm25, context.half_score) + &covered
+            });
+            [context.and_then(|context| context.cosine).map(weighted), bm25]
         }
         FusionMethod::Rrf => [rank(by.dense, why.dense), rank(by.bm25, why.bm25)],
         FusionMethod::Weighted => {
-            [why.cosine.map(weighted), why.bm25.map(|place| scaled(place.score, BM25_HALF_SCORE))]
+            [why.cosine.map(weighted), why.bm25_with_title().map(|score| scaled(score, BM25_HALF_SCORE))]
         }
     };
     let named = |part: Option<String>, name: &str| part.map(|part| format!("{part} {name}"));

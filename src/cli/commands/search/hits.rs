@@ -1,5 +1,7 @@
 //! Text output of a search: the hits with their context, query terms in bold.
 
+use anstyle::Style;
+
 use super::explanation;
 use crate::cli::prelude::*;
 use turnwise_corpus::{Role, Turn};
@@ -75,7 +77,8 @@ fn write_hit(found: &Response, n: usize, hit: &Hit, out: &mut dyn Write) -> io::
         Some(time) => Some(time.minute()),
         None => hit.thread.as_ref().and(hit.time).map(|time| time.date()),
     };
-    let about = [date, Some(hit.domains.join(", ")), hit.title.clone(), turns, more];
+    let title = hit.title.as_ref().map(|title| marked(found.analyzer, &found.terms, title, DIM));
+    let about = [date, Some(hit.domains.join(", ")), title, turns, more];
     let about: Vec<String> = about.into_iter().flatten().filter(|s| !s.is_empty()).collect();
     let (id, score, about) = (&hit.id, score(found, hit), about.join(" · "));
     writeln!(out, "{DIM}{n:>2}.{DIM:#} {NAME}{id}{NAME:#}  {DIM}{score}  {about}{DIM:#}")?;
@@ -84,7 +87,7 @@ fn write_hit(found: &Response, n: usize, hit: &Hit, out: &mut dyn Write) -> io::
     }
     // The id of an utterance already includes the number of the turn.
     let number = hit.turns.map(|_| format!("{DIM}#{}{DIM:#} ", hit.turn.number)).unwrap_or_default();
-    let text = marked(found.analyzer, &found.terms, &hit.turn.text);
+    let text = marked(found.analyzer, &found.terms, &hit.turn.text, Style::new());
     writeln!(out, "    {BOLD}>{BOLD:#} {number}{}", with_speaker(&hit.turn, &text))?;
     for turn in &hit.after {
         writeln!(out, "      {DIM}{}{DIM:#}", with_speaker(turn, &turn.text))?;
@@ -95,14 +98,14 @@ fn write_hit(found: &Response, n: usize, hit: &Hit, out: &mut dyn Write) -> io::
     writeln!(out)
 }
 
-/// Returns the text with the query terms in bold.
-fn marked(analyzer: Analyzer, terms: &[String], text: &str) -> String {
+/// Returns the text with the query terms in bold. `around` is the style of the other text.
+fn marked(analyzer: Analyzer, terms: &[String], text: &str, around: Style) -> String {
     let ranges = analyzer.ranges(text, terms);
     let mut out = String::with_capacity(text.len() + ranges.len() * 8);
     let mut done = 0;
     for range in ranges {
         out.push_str(&text[done..range.start]);
-        out.push_str(&format!("{BOLD}{}{BOLD:#}", &text[range.clone()]));
+        out.push_str(&format!("{around:#}{BOLD}{}{BOLD:#}{around}", &text[range.clone()]));
         done = range.end;
     }
     out + &text[done..]
@@ -126,9 +129,11 @@ pub(in crate::cli::commands) fn speaker(turn: &Turn) -> String {
 
 #[cfg(test)]
 mod tests {
+    use anstyle::Style;
+
     fn marked(analyzer: &str, text: &str, terms: &[&str]) -> String {
         let terms: Vec<String> = terms.iter().map(|&term| term.to_owned()).collect();
-        let marked = super::marked(analyzer.parse().unwrap(), &terms, text);
+        let marked = super::marked(analyzer.parse().unwrap(), &terms, text, Style::new());
         marked.replace("\u{1b}[1m", "<").replace("\u{1b}[0m", ">")
     }
 
