@@ -79,6 +79,20 @@ fn requests() -> Vec<(String, SearchRequest)> {
                 ..request("什么时候 到货")
             },
         ),
+        ("titles".to_owned(), hybrid("another case of a late parcel")),
+        (
+            "titles of dialogues".to_owned(),
+            SearchRequest { of: HitKind::Dialogues, ..hybrid("another case of a late parcel") },
+        ),
+        (
+            "titles with a filter".to_owned(),
+            SearchRequest {
+                of: HitKind::Dialogues,
+                mode: Some(Mode::Bm25),
+                filter: Some("role=agent".parse().unwrap()),
+                ..request("case")
+            },
+        ),
         ("page".to_owned(), SearchRequest { offset: 7, k: 6, ..hybrid("card refund") }),
         ("groups".to_owned(), SearchRequest { group: Some(Group::Dialogue), ..hybrid("card refund") }),
         (
