@@ -70,6 +70,11 @@ pub trait Engine: Send + Sync {
         Ok(true)
     }
 
+    /// Returns those of the terms that no utterance and no title contains. An engine that does not know it returns none.
+    fn absent_terms(&self, _terms: &[String]) -> Result<Vec<String>> {
+        Ok(Vec::new())
+    }
+
     /// Returns a random sample of at most `most` dialogues, always the same. An engine that cannot sample returns none.
     fn sample(&self, _most: usize) -> Result<Vec<Dialogue>> {
         Ok(Vec::new())

@@ -25,13 +25,14 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::{
+    coverage::{Coverage, CoveredTerms, coverages},
     earlier::{EARLIER_TURNS, EarlierLists, EarlierTurns},
     find::Lists,
     fuse::{CONTEXT_HALF_SCORE, FusedCandidate, HALF_SCORE_PER_WORD},
     query::Query,
     titles::TITLE_WEIGHT,
 };
-use turnwise_core::{IdKey, Result, TurnNo};
+use turnwise_core::{IdKey, Result, TurnNo, vectors::cosine};
 use turnwise_corpus::{Dialogue, SpokenDialogue, SpokenTurn};
 use turnwise_index::{
     engine::{Candidate, Engine, Prefetch, Version, View},
@@ -58,13 +59,6 @@ const NEIGHBORS: [(isize, f32, f32); 7] = [
 pub(super) fn word_weight() -> impl Iterator<Item = (isize, f32)> {
     NEIGHBORS.iter().map(|(distance, _, weight)| (*distance, *weight))
 }
-
-/// Weight of the coverage of a query; see [`Coverage`].
-const COVERAGE_WEIGHT: f32 = 2.0;
-
-/// Number of candidates among which dialogues with the same coverage are counted. It does not depend on the number of
-/// hits, so that the scores do not depend on it.
-const COUNTED: usize = 100;
 
 /// Parameter `k1` of BM25, which limits the influence of repeated terms.
 const K1: f32 = 1.2;
@@ -100,6 +94,17 @@ pub struct EarlierScore {
     pub bm25: f32,
 }
 
+/// Cosine of the query with an utterance or one of its neighbors.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+pub struct TurnCosine {
+    /// Number of the turn.
+    pub turn: TurnNo,
+    /// Weight of its vector.
+    pub weight: f32,
+    /// Cosine of its vector with the query.
+    pub cosine: f32,
+}
+
 /// Contribution of a term to the BM25 score of an utterance with its neighbors.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct ContextTerm {
@@ -130,32 +135,6 @@ pub(super) struct ContextScorer<'a> {
     half_score: f32,
     /// For each term, whether it is part of the name of a named speaker. All false if the query has no other terms.
     is_name: Vec<bool>,
-}
-
-/// Share of the query's words that an utterance contains together with its neighbors. If all words of a query are in one
-/// place, this place is probably meant, unless many dialogues contain them.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, JsonSchema)]
-pub struct Coverage {
-    /// Share of the terms, from 0 to 1. A term in a neighbor or in the title counts less. 0 for a query of one term, and if
-    /// the query has a context.
-    pub share: f32,
-    /// Number of dialogues with at least this share.
-    pub dialogues: usize,
-    /// Factor of the lexical score: 1 + 2 × share⁴ / dialogues. It is 3 if all words are in one dialogue only.
-    pub factor: f32,
-}
-
-impl Default for Coverage {
-    fn default() -> Self {
-        Coverage { share: 0.0, dialogues: 0, factor: 1.0 }
-    }
-}
-
-impl Coverage {
-    fn new(share: f32, dialogues: usize) -> Self {
-        let factor = 1.0 + COVERAGE_WEIGHT * share.powi(4) / dialogues.max(1) as f32;
-        Coverage { share, dialogues, factor }
-    }
 }
 
 /// Highest score of a term in an utterance, its neighbors and the title.
@@ -238,17 +217,18 @@ impl<'a> ContextScorer<'a> {
             ..ContextScore::default()
         };
         let mut scores: Vec<ContextScore> = candidates.iter().map(alone).collect();
+        let mut covered = vec![CoveredTerms::default(); candidates.len()];
         for ((version, key), members) in by_dialogue {
             let own: Vec<&FusedCandidate> = members.iter().map(|n| &candidates[*n]).collect();
             self.read(key, version, &own, &mut |conversation| {
                 for (n, candidate) in members.iter().zip(&own) {
                     if let Some(at) = conversation.position(candidate.turn) {
-                        scores[*n] = self.score(conversation, version, at);
+                        (scores[*n], covered[*n]) = self.score(conversation, version, at);
                     }
                 }
             })?;
         }
-        count_dialogues(candidates, &mut scores);
+        scores.iter_mut().zip(coverages(candidates, &covered)).for_each(|(score, own)| score.coverage = own);
         Ok(scores)
     }
 
@@ -285,6 +265,25 @@ impl<'a> ContextScorer<'a> {
             .collect();
         terms.sort_by(|a, b| b.score.total_cmp(&a.score));
         terms
+    }
+
+    /// Returns the cosines of the query with a candidate and its neighbors, in the order of the turns. Turns without a
+    /// vector are left out.
+    pub(super) fn cosines(&self, candidate: &FusedCandidate, dialogue: &Dialogue) -> Result<Vec<TurnCosine>> {
+        let spoken = SpokenDialogue::of(dialogue);
+        let conversation = Conversation::new(&spoken.turns);
+        let (Some(at), Some(query)) = (conversation.position(candidate.turn), self.vector) else {
+            return Ok(Vec::new());
+        };
+        let mut found = Vec::new();
+        for (distance, weight, _) in NEIGHBORS.into_iter().filter(|(_, weight, _)| *weight > 0.0) {
+            let Some(place) = conversation.neighbor(at, distance) else { continue };
+            let turn = conversation.turns[place];
+            if let Some(vector) = self.view.turn_vector(candidate.dialogue, turn)? {
+                found.push(TurnCosine { turn: turn.number, weight, cosine: cosine(query, &vector) });
+            }
+        }
+        Ok(found)
     }
 
     /// Calls `use_it` with a dialogue and the data of its candidates. Does nothing if the dialogue does not exist in
@@ -353,18 +352,34 @@ impl<'a> ContextScorer<'a> {
         self.word_scores(title, TITLE_WEIGHT * total)
     }
 
-    fn score(&self, conversation: &Conversation<'_, '_>, version: Version, at: usize) -> ContextScore {
+    /// Returns the scores of an utterance, without the coverage, and the terms that it covers.
+    fn score(
+        &self,
+        conversation: &Conversation<'_, '_>,
+        version: Version,
+        at: usize,
+    ) -> (ContextScore, CoveredTerms) {
         let words = self.best_words(conversation, at);
-        ContextScore {
+        let covered = match self.earlier {
+            // If the terms are not known, there is one total score.
+            None if self.terms.len() > 1 => {
+                let weight = |word: &BestWord| if word.score > 0.0 { word.weight } else { 0.0 };
+                let weights = words.iter().map(|word| word.as_ref().map(weight));
+                CoveredTerms::collect(self.terms.len(), weights)
+            }
+            _ => CoveredTerms::default(),
+        };
+        let score = ContextScore {
             cosine: self.vector.and_then(|vector| conversation.cosine(at, vector)),
             bm25: words.iter().flatten().map(|word| word.score).sum(),
             half_score: self.half_score,
-            coverage: Coverage { share: self.covered_share(&words), ..Coverage::default() },
+            coverage: Coverage::default(),
             speaker: self.is_by_named_speaker(conversation.turns[at]),
             participant: conversation.participant,
             date: self.is_on_named_date(conversation.turns[at]),
             earlier: self.earlier.map(|earlier| self.earlier_score(earlier, conversation, version, at)),
-        }
+        };
+        (score, covered)
     }
 
     /// Returns [`Conversation::best_words`], but `None` for the names of speakers in their own dialogues. They have a score
@@ -373,18 +388,6 @@ impl<'a> ContextScorer<'a> {
         let counts = |n: usize| !(conversation.participant && self.is_name.get(n) == Some(&true));
         let best = conversation.best_words(at).into_iter().enumerate();
         best.map(|(n, best)| Some(best).filter(|_| counts(n))).collect()
-    }
-
-    /// Returns [`Coverage::share`] for the best words of an utterance.
-    fn covered_share(&self, words: &[Option<BestWord>]) -> f32 {
-        let words: Vec<&BestWord> = words.iter().flatten().collect();
-        let terms = self.terms.len();
-        // If the terms are not known, `words` contains only the total score.
-        if terms < 2 || words.len() < 2 || self.earlier.is_some() {
-            return 0.0;
-        }
-        let found = words.iter().filter(|word| word.score > 0.0);
-        found.map(|word| word.weight).sum::<f32>() / words.len() as f32
     }
 
     /// Returns whether the query names the speaker of a turn.
@@ -487,26 +490,6 @@ impl<'t> Conversation<'_, 't> {
             }
         }
         best
-    }
-}
-
-/// Counts for each candidate the dialogues with at least the same coverage, among the best candidates of the lexical
-/// search.
-fn count_dialogues(candidates: &[FusedCandidate], scores: &mut [ContextScore]) {
-    let mut highest: HashMap<IdKey, f32> = HashMap::new();
-    for (candidate, score) in candidates.iter().zip(scores.iter()) {
-        if candidate.bm25.is_some_and(|ranked| ranked.rank <= COUNTED) {
-            let highest = highest.entry(candidate.dialogue).or_default();
-            *highest = highest.max(score.coverage.share);
-        }
-    }
-    let mut shares: Vec<f32> = highest.into_values().collect();
-    shares.sort_by(|a, b| b.total_cmp(a));
-    for score in scores {
-        // Equal shares can differ in the last bits.
-        let least = score.coverage.share - 1e-4;
-        let dialogues = shares.partition_point(|share| *share >= least);
-        score.coverage = Coverage::new(score.coverage.share, dialogues);
     }
 }
 

@@ -128,7 +128,7 @@ impl Searcher {
             depth = depth.saturating_mul(4).min(deepest);
         };
         let analyzer = self.engine.analyzer();
-        let Query { text, words, effective, warnings, .. } = query;
+        let Query { text, words, effective, absent, warnings, .. } = query;
         let terms = match words {
             Some(words) => words.terms,
             None => analyzer.query_terms(&request.query),
@@ -158,6 +158,7 @@ impl Searcher {
             },
             warnings,
             terms,
+            absent,
             analyzer,
             milliseconds: started.elapsed().as_secs_f64() * 1e3,
             timings,

@@ -6,8 +6,8 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::{
-    ContextTerm, Coverage, EarlierScore, Fusion, FusionMethod, Mode, Stretch, context::ContextScore,
-    find::Lists, titles::TITLE_WEIGHT,
+    ContextTerm, Coverage, EarlierScore, Fusion, FusionMethod, Mode, Stretch, TurnCosine,
+    context::ContextScore, find::Lists, titles::TITLE_WEIGHT,
 };
 use turnwise_core::{IdKey, Result, TurnNo};
 use turnwise_index::{
@@ -243,6 +243,9 @@ pub struct Explanation {
 pub struct ContextExplanation {
     /// Cosine of the query with the utterance and its neighbors. Null if the utterance has no vector.
     pub cosine: Option<f32>,
+    /// Cosine of the query with each of these turns.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub cosines: Vec<TurnCosine>,
     /// BM25 score of the utterance and its neighbors.
     pub bm25: f32,
     /// BM25 score that is mapped to 0.5 in the fused score: 20, or 8 or 16 for a query of one or two words.
@@ -319,6 +322,7 @@ impl Explanation {
             terms: Vec::new(),
             context: candidate.context.map(|context| ContextExplanation {
                 cosine: context.cosine,
+                cosines: Vec::new(),
                 bm25: context.bm25,
                 half_score: context.half_score,
                 coverage: context.coverage,

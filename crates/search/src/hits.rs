@@ -290,8 +290,9 @@ impl HitBuilder<'_> {
             explanation.terms = self.view.explain(self.query.kind, words, &dialogue.id, candidate.turn)?;
         }
         if let Some(context) = &mut explanation.context {
-            context.terms = ContextScorer::new(self.engine, self.view, self.query, self.lists)
-                .terms(candidate, dialogue, all);
+            let scorer = ContextScorer::new(self.engine, self.view, self.query, self.lists);
+            context.terms = scorer.terms(candidate, dialogue, all);
+            context.cosines = scorer.cosines(candidate, dialogue)?;
         }
         Ok(explanation)
     }

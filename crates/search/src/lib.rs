@@ -23,6 +23,7 @@
 
 pub mod clusters;
 mod context;
+mod coverage;
 pub mod duplicates;
 mod earlier;
 mod facets;
@@ -51,7 +52,8 @@ use std::{
     sync::{Arc, OnceLock},
 };
 
-pub use context::{ContextTerm, Coverage, EarlierScore};
+pub use context::{ContextTerm, EarlierScore, TurnCosine};
+pub use coverage::Coverage;
 pub use facets::{DEFAULT_FACETS, Facet, FacetValue, Facets};
 pub use fuse::{
     BM25_HALF_SCORE, ContextExplanation, EARLIER_HALF_SCORE, Explanation, FusionExplanation, RankedScore,

@@ -1,6 +1,9 @@
 //! Conversion of a request to a query: a vector, search terms, or both.
 
-use std::{borrow::Cow, collections::HashMap};
+use std::{
+    borrow::Cow,
+    collections::{HashMap, HashSet},
+};
 
 use super::{
     EffectiveQuery, FusionMethod, Mode, RerankMethod, SearchRequest, Searcher, WeightedText,
@@ -8,7 +11,7 @@ use super::{
     fuse::FusedCandidate,
     speakers::NamedSpeakers,
 };
-use turnwise_core::{Error, IdKey, Result, TurnNo, vectors::normalize};
+use turnwise_core::{Error, IdKey, Result, TurnNo, script::is_unspaced, vectors::normalize};
 use turnwise_corpus::{Dialogue, Turn};
 use turnwise_encoder::{DialogueOptions, TextOptions, Vectors};
 use turnwise_index::{
@@ -40,6 +43,8 @@ pub(super) struct Query {
     pub(super) speakers: Vec<String>,
     /// Dates that the query names.
     pub(super) dates: Vec<NamedDate>,
+    /// Words that no utterance and no title contains.
+    pub(super) absent: Vec<String>,
     /// True if the words are also searched in the titles of dialogues.
     pub(super) in_titles: bool,
     pub(super) warnings: Vec<String>,
@@ -58,6 +63,7 @@ impl Query {
             earlier: None,
             speakers: Vec::new(),
             dates: Vec::new(),
+            absent: Vec::new(),
             in_titles: false,
             warnings: Vec::new(),
         }
@@ -182,7 +188,31 @@ impl Searcher {
             }
             query.meaning = dense;
         }
+        if let Some(words) = &query.words {
+            query.absent = self.absent_words(&request.query, words, &query.speakers)?;
+        }
         Ok(query)
+    }
+
+    /// Returns the words of a query, as they are written in it, that no utterance and no title contains. Names of `speakers`
+    /// are left out, and terms of scripts without word spaces, because these are parts of words.
+    fn absent_words(&self, text: &str, words: &KeywordQuery, speakers: &[String]) -> Result<Vec<String>> {
+        if words.expression.is_some() {
+            return Ok(Vec::new());
+        }
+        let analyzer = self.engine.analyzer();
+        let mut absent = self.engine.absent_terms(&words.terms)?;
+        let names: HashSet<String> = speakers.iter().flat_map(|name| analyzer.terms(name)).collect();
+        absent.retain(|term| !names.contains(term));
+        let mut found: Vec<String> = Vec::new();
+        for token in analyzer.analyze_query(text) {
+            let word = &text[token.range];
+            if absent.contains(&token.term) && !word.contains(is_unspaced) && !found.iter().any(|f| f == word)
+            {
+                found.push(word.to_owned());
+            }
+        }
+        Ok(found)
     }
 
     /// Returns whether a search scores utterances in their conversation.

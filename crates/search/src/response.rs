@@ -48,6 +48,10 @@ pub struct Response {
     pub warnings: Vec<String>,
     /// Terms of the lexical search. In dense mode, the terms of the query text.
     pub terms: Vec<String>,
+    /// Words of the query that no utterance and no title contains. Dense search can still find something similar. Absent if
+    /// there are none, or if the engine does not report them.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub absent: Vec<String>,
     /// Analyzer that produced the terms.
     #[serde(skip)]
     pub analyzer: Analyzer,

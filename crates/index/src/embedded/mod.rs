@@ -226,6 +226,10 @@ impl Engine for Embedded {
         Ok(all.iter().filter(fits).take(most).cloned().collect())
     }
 
+    fn absent_terms(&self, terms: &[String]) -> Result<Vec<String>> {
+        self.lexical()?.absent_terms(terms)
+    }
+
     fn has_time(&self, days: &DateRange) -> Result<bool> {
         match days.last.tomorrow() {
             Ok(after) => self.lexical()?.has_time(&days.first.to_string(), &after.to_string()),

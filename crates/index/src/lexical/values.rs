@@ -2,6 +2,8 @@
 
 use std::collections::BTreeSet;
 
+use tantivy::Term;
+
 use super::{
     Lexical,
     side::{DAMAGED, Side},
@@ -29,6 +31,26 @@ impl Lexical {
             }
             Ok(found.into_iter().take(most).collect())
         })
+    }
+
+    /// Returns those of the terms that no utterance and no title contains.
+    pub fn absent_terms(&self, terms: &[String]) -> Result<Vec<String>> {
+        let mut absent = terms.to_vec();
+        for side in &self.sides {
+            for field in [Some(side.fields.text), side.fields.title].into_iter().flatten() {
+                let count = |term: &String| {
+                    let searcher = &side.state()?.searcher;
+                    searcher.doc_freq(&Term::from_field_text(field, term)).map_err(|e| side.failed(&e))
+                };
+                side.guarded(DAMAGED, || {
+                    let counts = absent.iter().map(count).collect::<Result<Vec<u64>>>()?;
+                    let mut counts = counts.into_iter();
+                    absent.retain(|_| counts.next() == Some(0));
+                    Ok(())
+                })?;
+            }
+        }
+        Ok(absent)
     }
 
     /// Returns whether a document of a kind has a value of a field.

@@ -270,6 +270,7 @@ proptest! {
         let snapshot = Snapshot::open(&root).unwrap();
         // For each hit, its dialogue, the expected score without the words, that of the words, and their coverage.
         let mut expected = Vec::new();
+        let mut seen = std::collections::HashSet::new();
         for hit in found.hits {
             let (dialogue, _) = snapshot.find(&hit.dialogue).unwrap();
             let at = dialogue.turns.iter().position(|t| t.number == hit.turn.number).unwrap() as isize;
@@ -289,11 +290,13 @@ proptest! {
             let in_dialogue = dialogue.turns.iter().any(named);
             // In the dialogues of a named speaker, the name is no word.
             let is_word = |term: &str| !in_dialogue || dense.split(' ').any(|word| word == term);
-            let counted = ["parcel", "late"].into_iter().filter(|term| is_word(term)).count();
+            let counted: Vec<&str> = ["parcel", "late"].into_iter().filter(|term| is_word(term)).collect();
+            if !with_context {
+                seen.extend(best.keys().filter(|term| is_word(term)).cloned());
+            }
             let own = || best.iter().filter(|(term, _)| is_word(term)).map(|(_, best)| best);
             let words: f32 = own().map(|(score, _)| score).sum();
             let covered: f32 = own().map(|(_, weight)| weight).sum();
-            let share = if counted == 2 && !with_context { covered / 2.0 } else { 0.0 };
             // The turns before the query: one with two content words, and one with one.
             let mut conversation = vec![0.0f32; query.len()];
             let shares = [0.5 * 2.0 / 5.0, 1.0 / 4.0];
@@ -321,8 +324,15 @@ proptest! {
                 _ => prop_assert!(half == 16.0 || half == 20.0),
             }
             let others = turnwise_core::vectors::cosine(&query, &sum) + speaker + earlier;
-            expected.push((hit, others, 0.5 * words / (words + half), share));
+            expected.push((hit, others, 0.5 * words / (words + half), (covered, counted)));
         }
+        // Only words that a candidate contains count.
+        let share = |(covered, counted): &(f32, Vec<&str>)| match counted.iter().filter(|term| seen.contains(**term)).count() {
+            2 => covered / 2.0,
+            _ => 0.0,
+        };
+        let expected: Vec<_> =
+            expected.into_iter().map(|(hit, others, words, terms)| (hit, others, words, share(&terms))).collect();
         for (hit, others, words, share) in &expected {
             let covering = expected.iter().filter(|(other, _, _, covered)| {
                 other.explanation.as_ref().unwrap().bm25.is_some() && *covered >= share - 1e-4

@@ -24,7 +24,7 @@ function why(hit) {
   if (e.title) rows.push(row("title", `BM25 ${number(e.title.score)}`, `rank ${e.title.rank}, half of it counts`));
   const { fusion, context } = e;
   if (context) {
-    if (context.cosine !== null) rows.push(row("meaning in context", `cosine ${number(context.cosine)}`, "with the neighboring turns"));
+    if (context.cosine !== null) rows.push(row("meaning in context", `cosine ${number(context.cosine)}`, (context.cosines || []).map(({ turn, cosine }) => `${turn === hit.turn.number ? "here" : `turn ${turn}`} ${cosine.toFixed(2)}`).join(", ")));
     if (context.bm25 > 0) rows.push(row("keywords in context", number(context.bm25), (context.terms || []).map((term) => `${term.term} (${term.turn === null ? "title" : term.turn === hit.turn.number ? "here" : `turn ${term.turn}`})`).join(", ")));
     const { share, dialogues, factor } = context.coverage;
     if (factor > 1.005) rows.push(row("words together", `× ${factor.toFixed(2)}`, `${Math.round(100 * share)}% of the words, ${dialogues > 1 ? `in ${dialogues} dialogues` : "in no other dialogue"}`));

@@ -157,7 +157,7 @@ async function find(asked, offset) {
     const about = asked.like ? `similar to ${asked.like}` : "";
     const nothing = found.candidates.admitted === 0 ? "No dialogue matches the filter." : "No hits.";
     $("state").textContent = shown.length === 0 ? nothing
-      : [`${counted(shown.length, "hit")} ${way} in ${found.milliseconds.toFixed(1)} ms`, about, ...(found.warnings || [])].filter(Boolean).join(" · ");
+      : [`${counted(shown.length, "hit")} ${way} in ${found.milliseconds.toFixed(1)} ms`, about, found.absent?.length && `in no turn or title: ${found.absent.join(", ")}`, ...(found.warnings || [])].filter(Boolean).join(" · ");
     $("more").hidden = found.hits.length < PAGE;
     return true;
   } catch (e) {

@@ -3,10 +3,11 @@
 use clap::ValueEnum;
 
 use crate::cli::{commands::vectors::shortened, prelude::*};
+use turnwise_core::TurnNo;
 use turnwise_search::{
     BM25_HALF_SCORE, ContextExplanation, Coverage, EARLIER_HALF_SCORE, EarlierScore, EffectiveQuery,
     Explanation, FusionExplanation, FusionMethod, Hit, RankedScore, Rerank, RerankMethod, Response, Stretch,
-    Timings,
+    Timings, TurnCosine,
 };
 
 /// Maximum number of BM25 terms to print.
@@ -102,16 +103,16 @@ fn in_context(
 ) -> io::Result<()> {
     if let Some(cosine) = context.cosine {
         line(1, format!("dense, with neighboring turns: cosine {cosine:.4}"))?;
+        if context.cosines.len() > 1 {
+            for TurnCosine { turn, weight, cosine } in &context.cosines {
+                line(2, format!("{cosine:.4}  {}, weight {weight}", place(Some(*turn), hit)))?;
+            }
+        }
     }
     if context.bm25 > 0.0 {
         line(1, format!("BM25, with neighboring turns: score {:.4}", context.bm25))?;
         for term in context.terms.iter().take(TERMS) {
-            let place = match term.turn {
-                None => "in the title".to_owned(),
-                Some(turn) if turn == hit.turn.number => "in this turn".to_owned(),
-                Some(turn) => format!("in turn {turn}"),
-            };
-            line(2, format!("{:.4}  {}: {place}", term.score, term.term))?;
+            line(2, format!("{:.4}  {}: in {}", term.score, term.term, place(term.turn, hit)))?;
         }
         let Coverage { share, dialogues, factor } = context.coverage;
         if factor > 1.005 {
@@ -144,6 +145,15 @@ fn in_context(
         line(1, format!("conversation before: cosine {cosine:.4}, BM25 score {bm25:.4}"))?;
     }
     Ok(())
+}
+
+/// Names a turn in the dialogue of a hit; `None` is the title.
+fn place(turn: Option<TurnNo>, hit: &Hit) -> String {
+    match turn {
+        None => "the title".to_owned(),
+        Some(turn) if turn == hit.turn.number => "this turn".to_owned(),
+        Some(turn) => format!("turn {turn}"),
+    }
 }
 
 /// Formats the computation of a score after reranking.

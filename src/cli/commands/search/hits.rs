@@ -53,6 +53,9 @@ fn footer(found: &Response, out: &mut dyn Write) -> io::Result<()> {
         };
         parts.push(format!("the filter matches {}", counted(admitted, of)));
     }
+    if !found.absent.is_empty() {
+        parts.push(format!("in no turn or title: {}", found.absent.join(", ")));
+    }
     writeln!(out, "{DIM}{}{DIM:#}", parts.join("; "))
 }
 
