@@ -18,7 +18,7 @@
 
 use std::{
     borrow::Cow,
-    collections::{BTreeMap, HashMap, HashSet},
+    collections::{BTreeMap, HashMap},
 };
 
 use schemars::JsonSchema;
@@ -77,8 +77,8 @@ pub(super) struct ContextScore {
     pub(super) speaker: bool,
     /// True if the query names a speaker of the dialogue.
     pub(super) participant: bool,
-    /// True if the utterance was said on a date that the query names, or mentions this date.
-    pub(super) date: bool,
+    /// How the utterance belongs to a date that the query names.
+    pub(super) date: Option<DateMatch>,
     /// Scores of the turns before the utterance. `None` unless the query has a context.
     pub(super) earlier: Option<EarlierScore>,
 }
@@ -92,6 +92,16 @@ pub struct EarlierScore {
     pub cosine: f32,
     /// BM25 score of the turns before the utterance, for the words in the turns before the query.
     pub bm25: f32,
+}
+
+/// How an utterance belongs to a date that the query names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum DateMatch {
+    /// It was said on this date.
+    Said,
+    /// It mentions this date, for example with "yesterday".
+    Mentioned,
 }
 
 /// Cosine of the query with an utterance or one of its neighbors.
@@ -169,7 +179,7 @@ impl<'a> ContextScorer<'a> {
             _ => &[],
         };
         let analyzer = engine.analyzer();
-        let names: HashSet<String> = query.speakers.iter().flat_map(|name| analyzer.terms(name)).collect();
+        let names = query.name_terms(analyzer);
         let mut is_name: Vec<bool> = terms.iter().map(|term| names.contains(term)).collect();
         let words = is_name.iter().filter(|is_name| !**is_name).count();
         if words == 0 {
@@ -376,7 +386,7 @@ impl<'a> ContextScorer<'a> {
             coverage: Coverage::default(),
             speaker: self.is_by_named_speaker(conversation.turns[at]),
             participant: conversation.participant,
-            date: self.is_on_named_date(conversation.turns[at]),
+            date: self.named_date(conversation.turns[at]),
             earlier: self.earlier.map(|earlier| self.earlier_score(earlier, conversation, version, at)),
         };
         (score, covered)
@@ -396,12 +406,14 @@ impl<'a> ContextScorer<'a> {
         self.speakers.binary_search_by(|known| known.as_str().cmp(speaker)).is_ok()
     }
 
-    /// Returns whether a turn was said on a date that the query names, or mentions such a date.
-    fn is_on_named_date(&self, turn: &SpokenTurn<'_>) -> bool {
-        let Some(time) = turn.time.filter(|_| !self.dates.is_empty()) else { return false };
-        let said = time.day();
+    /// Returns whether a turn was said on a date that the query names, or else mentions such a date.
+    fn named_date(&self, turn: &SpokenTurn<'_>) -> Option<DateMatch> {
+        let said = turn.time.filter(|_| !self.dates.is_empty())?.day();
         let named = |range: &DateRange| self.dates.iter().any(|date| date.matches(range));
-        named(&DateRange::day(said)) || mentioned_dates(&turn.text, said).iter().any(named)
+        if named(&DateRange::day(said)) {
+            return Some(DateMatch::Said);
+        }
+        mentioned_dates(&turn.text, said).iter().any(named).then_some(DateMatch::Mentioned)
     }
 
     /// Compares the turns before an utterance with the turns before the query.

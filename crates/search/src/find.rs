@@ -17,6 +17,7 @@ use super::{
     earlier::EarlierLists,
     fuse::{CandidateScores, FusedCandidate, fuse},
     hits::HitBuilder,
+    narrow::NamedDialogues,
     query::{Query, QueryVectors},
     request::MAX_HITS,
 };
@@ -37,6 +38,8 @@ pub(super) struct Lists {
     pub(super) following: Vec<Candidate>,
     /// Dialogues whose titles contain words of the query.
     pub(super) titles: Vec<Candidate>,
+    /// In a search for whole dialogues, those with a speaker or a date that the query names.
+    pub(super) named: NamedDialogues,
     /// True if both lists are complete, that is, the engine has no further candidates.
     exhausted: bool,
 }
@@ -187,7 +190,8 @@ impl Searcher {
             lists.bm25 = found.found;
         }
         timed(&mut timings.bm25, || lists.add_titles(view, query, depth))?;
-        if !lists.exhausted {
+        // The scores of whole dialogues depend on these lists, those of utterances do not.
+        if !lists.exhausted || query.kind == Kind::Dialogues {
             timed(&mut timings.filter, || self.add_named(request, query, depth, &mut lists))?;
         }
         if let Some(earlier) = &query.earlier {
@@ -257,6 +261,7 @@ impl Lists {
             earlier: None,
             following: Vec::new(),
             titles: Vec::new(),
+            named: NamedDialogues::default(),
             exhausted: true,
         }
     }
@@ -316,7 +321,7 @@ impl Searcher {
         for request in requests.iter().filter(has_plain_query) {
             let mode = self.mode(request)?;
             if mode != Mode::Bm25 {
-                texts.push(self.named_speakers(request, mode)?.removed_from(&request.query));
+                texts.push(self.named_speakers(request, mode)?.dense_text(&request.query, request.of.kind()));
             }
         }
         texts.sort_unstable();

@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::{
-    ContextTerm, Coverage, EarlierScore, Fusion, FusionMethod, Mode, Stretch, TurnCosine,
+    ContextTerm, Coverage, DateMatch, EarlierScore, Fusion, FusionMethod, Mode, Stretch, TurnCosine,
     context::ContextScore, find::Lists, titles::TITLE_WEIGHT,
 };
 use turnwise_core::{IdKey, Result, TurnNo};
@@ -35,6 +35,8 @@ pub(super) struct FusedCandidate {
     pub(super) bm25: Option<RankedScore>,
     /// Rank and score of the title of a whole dialogue. `None` for an utterance.
     pub(super) title: Option<RankedScore>,
+    /// Whether the query names a speaker or a date of a whole dialogue.
+    pub(super) named: Named,
     /// Cosine with the query. `None` if it has not been computed.
     pub(super) cosine: Option<f32>,
     /// Score that determines the rank.
@@ -71,6 +73,13 @@ pub(super) trait CandidateScores {
     fn in_context(&self, candidates: &[FusedCandidate]) -> Result<Vec<ContextScore>>;
 }
 
+/// Whether the query names a speaker or a date of a whole dialogue.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub(super) struct Named {
+    pub(super) speaker: bool,
+    pub(super) date: bool,
+}
+
 /// Fuses the candidate lists, and returns all candidates, best first. Candidates with equal scores are sorted later, by
 /// id.
 pub(super) fn fuse(
@@ -94,6 +103,7 @@ pub(super) fn fuse(
                 dense: None,
                 bm25: None,
                 title: None,
+                named: Named::default(),
                 cosine: None,
                 score: 0.0,
                 context: None,
@@ -109,6 +119,9 @@ pub(super) fn fuse(
         }
     }
     let mut all: Vec<FusedCandidate> = found.into_values().collect();
+    if lists.kind == Kind::Dialogues && mode == Mode::Hybrid && fusion.method == FusionMethod::Weighted {
+        all.iter_mut().for_each(|candidate| candidate.named = lists.named.of(candidate.version));
+    }
     // Candidates in one dialogue follow each other, so that the dialogue is read only once.
     all.sort_unstable_by_key(|candidate| (candidate.version, candidate.turn));
     if mode == Mode::Hybrid {
@@ -165,7 +178,8 @@ impl Parts {
                 (stretched(candidate.cosine), bm25)
             }
         };
-        let named = [context.speaker, context.participant].into_iter().filter(|named| *named).count();
+        let named = [context.speaker, context.participant, candidate.named.speaker];
+        let named = named.into_iter().filter(|named| *named).count();
         let earlier = |score: EarlierScore| {
             let words = scaled(score.bm25, EARLIER_HALF_SCORE);
             score.weight * (fusion.dense * stretch.apply(score.cosine) + fusion.bm25 * words)
@@ -174,7 +188,7 @@ impl Parts {
             dense: dense.map(|part| fusion.dense * part),
             bm25: bm25.map(|part| fusion.bm25 * part),
             speaker: (named > 0).then_some(named as f32 * fusion.speaker),
-            date: context.date.then_some(fusion.date),
+            date: (context.date.is_some() || candidate.named.date).then_some(fusion.date),
             earlier: context.earlier.map(earlier),
         }
     }
@@ -259,8 +273,8 @@ pub struct ContextExplanation {
     pub speaker: bool,
     /// True if the query names a speaker of the dialogue.
     pub participant: bool,
-    /// True if the utterance was said on a date that the query names, or mentions this date.
-    pub date: bool,
+    /// How the utterance belongs to a date that the query names. Null if it does not.
+    pub date: Option<DateMatch>,
     /// Scores of the turns before the utterance. Absent unless the query has a context.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub earlier: Option<EarlierScore>,
@@ -283,7 +297,8 @@ pub struct FusionExplanation {
     /// Contribution of the named speakers. Absent unless the query names a speaker of the dialogue.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub from_speaker: Option<f32>,
-    /// Contribution of the date. Absent unless the query names a date on which the utterance was said, or that it mentions.
+    /// Contribution of the date. Absent unless the query names a date on which the utterance was said, or that it mentions;
+    /// for a whole dialogue, a date on which one of its turns was said.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub from_date: Option<f32>,
     /// Contribution of the turns before the utterance. Absent unless the query has a context.
@@ -410,6 +425,7 @@ mod tests {
             dense: Some(RankedScore { rank: 1, score: 0.9 }),
             bm25: None,
             title: None,
+            named: Named::default(),
             cosine: Some(0.9),
             score: 0.0,
             context: Some(ContextScore {

@@ -52,7 +52,7 @@ use std::{
     sync::{Arc, OnceLock},
 };
 
-pub use context::{ContextTerm, EarlierScore, TurnCosine};
+pub use context::{ContextTerm, DateMatch, EarlierScore, TurnCosine};
 pub use coverage::Coverage;
 pub use facets::{DEFAULT_FACETS, Facet, FacetValue, Facets};
 pub use fuse::{

@@ -5,10 +5,13 @@
 
 use std::collections::HashSet;
 
-use super::{SearchRequest, Searcher, find::Lists, query::Query};
+use super::{SearchRequest, Searcher, find::Lists, fuse::Named, query::Query};
 use turnwise_core::Result;
 use turnwise_corpus::filter::Filter;
-use turnwise_index::engine::{Candidate, SearchModes};
+use turnwise_index::{
+    engine::{Candidate, SearchModes, Version},
+    vectors::Kind,
+};
 use turnwise_text::dates::{DateRange, NamedDate};
 
 /// Number of years before the present in which a date without a year is looked for.
@@ -17,6 +20,20 @@ const YEARS: i16 = 10;
 /// Maximum number of alternatives in one of the filters. A date has two conditions, and a filter has at most 64, with
 /// those of the request. If there are more, the first ones are used.
 const MAX_ALTERNATIVES: usize = 31;
+
+/// In a search for whole dialogues, the candidates with a speaker or a date that the query names. A candidate of the
+/// lists that is not found by the restricted searches has neither: they would have found it.
+#[derive(Debug, Default)]
+pub(super) struct NamedDialogues {
+    by_speaker: HashSet<Version>,
+    by_date: HashSet<Version>,
+}
+
+impl NamedDialogues {
+    pub(super) fn of(&self, version: Version) -> Named {
+        Named { speaker: self.by_speaker.contains(&version), date: self.by_date.contains(&version) }
+    }
+}
 
 impl Searcher {
     /// Adds to each list its best candidates among the turns that match the filter of the request and are by a speaker, of a
@@ -29,23 +46,40 @@ impl Searcher {
         lists: &mut Lists,
     ) -> Result<()> {
         let filter = request.combined_filter()?;
+        let whole = query.kind == Kind::Dialogues;
         let this_year = jiff::Timestamp::now().to_zoned(jiff::tz::TimeZone::UTC).year();
-        let mut days = Vec::new();
+        // Turns of the dates, and turns of the days after them, which can mention them ("yesterday").
+        let (mut days, mut later) = (Vec::new(), Vec::new());
         for range in days_of(&query.dates, this_year) {
             if self.engine().has_time(&range)? {
                 days.extend(condition(&range));
             }
+            let after = days_after(range);
+            if !whole && self.engine().has_time(&after)? {
+                later.extend(condition(&after));
+            }
         }
         let titled = lists.named_dialogues(self.engine().view().as_ref(), query, self.engine().analyzer())?;
-        for alternatives in [of_speakers(&query.speakers), days, of_dialogues(&titled)] {
+        let all = [of_speakers(&query.speakers), days, later, of_dialogues(&titled)];
+        for (n, alternatives) in all.into_iter().enumerate() {
             let Some(both) = with_alternatives(filter.as_ref(), &alternatives) else { continue };
             let mut view = self.engine().view();
             view.admit(&both, query.kind, SearchModes { dense: true, lexical: true })?;
+            let mut found = Vec::new();
             if let Some(vector) = &query.vector {
-                add(&mut lists.dense, view.nearest(query.kind, vector, depth, request.exact)?.found);
+                found = view.nearest(query.kind, vector, depth, request.exact)?.found;
+                add(&mut lists.dense, &found);
             }
             if let Some(words) = query.words.as_ref().filter(|words| !words.is_empty()) {
-                add(&mut lists.bm25, view.keyword_search(query.kind, words, depth)?.found);
+                let by_words = view.keyword_search(query.kind, words, depth)?.found;
+                add(&mut lists.bm25, &by_words);
+                found.extend(by_words);
+            }
+            let versions = found.iter().map(|candidate| candidate.version);
+            match n {
+                0 => lists.named.by_speaker.extend(versions),
+                1 => lists.named.by_date.extend(versions),
+                _ => {}
             }
         }
         Ok(())
@@ -71,9 +105,11 @@ fn with_alternatives(filter: Option<&Filter>, alternatives: &[String]) -> Option
 }
 
 /// Adds the candidates that are not in the list yet, and sorts the list by score.
-fn add(list: &mut Vec<Candidate>, found: Vec<Candidate>) {
+fn add(list: &mut Vec<Candidate>, found: &[Candidate]) {
     let known: HashSet<_> = list.iter().map(|candidate| (candidate.version, candidate.turn)).collect();
-    list.extend(found.into_iter().filter(|candidate| !known.contains(&(candidate.version, candidate.turn))));
+    list.extend(
+        found.iter().copied().filter(|candidate| !known.contains(&(candidate.version, candidate.turn))),
+    );
     list.sort_by(|a, b| b.score.total_cmp(&a.score));
 }
 
@@ -87,6 +123,18 @@ fn of_dialogues(ids: &[String]) -> Vec<String> {
 
 fn escaped(text: &str) -> String {
     text.replace('\\', r"\\").replace('"', r#"\""#)
+}
+
+/// Number of days after a date in which turns that mention it are looked for.
+const DAYS_AFTER: i64 = 7;
+
+/// Returns the days after a range. At the end of the calendar, returns the range itself.
+fn days_after(range: DateRange) -> DateRange {
+    let after = |days: i64| range.last.checked_add(jiff::Span::new().days(days));
+    match (after(1), after(DAYS_AFTER)) {
+        (Ok(first), Ok(last)) => DateRange { first, last },
+        _ => range,
+    }
 }
 
 /// Returns the condition that a turn has a time in a range of days. Returns `None` at the end of the calendar.

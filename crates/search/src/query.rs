@@ -18,7 +18,10 @@ use turnwise_index::{
     engine::{KeywordQuery, View},
     vectors::{Kind, Recipe},
 };
-use turnwise_text::dates::{NamedDate, named_dates};
+use turnwise_text::{
+    Analyzer,
+    dates::{NamedDate, named_dates},
+};
 
 /// Maximum number of search terms that a search for similar items takes from the text of the given item. It takes the
 /// most informative terms.
@@ -41,6 +44,8 @@ pub(super) struct Query {
     pub(super) earlier: Option<EarlierTurns>,
     /// Speakers that the query names, sorted.
     pub(super) speakers: Vec<String>,
+    /// Their names as they are written in the query.
+    pub(super) names: Vec<String>,
     /// Dates that the query names.
     pub(super) dates: Vec<NamedDate>,
     /// Words that no utterance and no title contains.
@@ -62,11 +67,29 @@ impl Query {
             itself: None,
             earlier: None,
             speakers: Vec::new(),
+            names: Vec::new(),
             dates: Vec::new(),
             absent: Vec::new(),
             in_titles: false,
             warnings: Vec::new(),
         }
+    }
+
+    fn names_anything(&self) -> bool {
+        !self.speakers.is_empty() || !self.dates.is_empty()
+    }
+
+    /// Returns the terms of the names of speakers, as in the index and as in the query.
+    pub(super) fn name_terms(&self, analyzer: Analyzer) -> HashSet<String> {
+        self.speakers.iter().chain(&self.names).flat_map(|name| analyzer.terms(name)).collect()
+    }
+
+    /// Returns the distinct dates as they are written in the query.
+    fn named_dates(&self, text: &str) -> Vec<String> {
+        let mut dates: Vec<String> =
+            self.dates.iter().map(|date| text[date.text.clone()].to_owned()).collect();
+        dates.dedup();
+        dates
     }
 
     /// Returns the cosine of a candidate with the query. `None` if the query or the candidate has no vector.
@@ -153,9 +176,10 @@ impl Searcher {
         }
         if mode != Mode::Bm25 {
             let named = self.named_speakers(request, mode)?;
-            let dense = named.removed_from(&request.query);
+            let dense = named.dense_text(&request.query, query.kind);
             query.speakers = named.speakers;
-            if self.uses_context(request, mode) {
+            query.names = named.names;
+            if self.uses_names(request, mode) {
                 query.dates = named_dates(&request.query);
             }
             let context = request.context.iter().map(String::as_str).filter(|t| !t.trim().is_empty());
@@ -176,7 +200,7 @@ impl Searcher {
                     None => self.average(&texts, &weights, &mut query.warnings)?,
                 });
             }
-            if texts.len() > 1 || dense != request.query {
+            if texts.len() > 1 || dense != request.query || query.names_anything() {
                 let weighted = |(text, weight): (&&str, &f32)| WeightedText {
                     weight: *weight,
                     text: (*text).to_owned(),
@@ -184,31 +208,39 @@ impl Searcher {
                 query.effective = Some(EffectiveQuery {
                     meaning: texts.iter().zip(&weights).map(weighted).filter(|w| w.weight > 0.0).collect(),
                     words: query.words.as_ref().map(|words| words.terms.clone()).unwrap_or_default(),
+                    speakers: query.speakers.clone(),
+                    dates: query.named_dates(&request.query),
                 });
             }
             query.meaning = dense;
         }
         if let Some(words) = &query.words {
-            query.absent = self.absent_words(&request.query, words, &query.speakers)?;
+            query.absent = self.absent_words(request, words, &query)?;
         }
         Ok(query)
     }
 
-    /// Returns the words of a query, as they are written in it, that no utterance and no title contains. Names of `speakers`
-    /// are left out, and terms of scripts without word spaces, because these are parts of words.
-    fn absent_words(&self, text: &str, words: &KeywordQuery, speakers: &[String]) -> Result<Vec<String>> {
+    /// Returns the words of a request, as they are written in it, that no utterance and no title contains. Recognized names
+    /// and dates are left out, and terms of scripts without word spaces, because these are parts of words.
+    fn absent_words(
+        &self,
+        request: &SearchRequest,
+        words: &KeywordQuery,
+        query: &Query,
+    ) -> Result<Vec<String>> {
         if words.expression.is_some() {
             return Ok(Vec::new());
         }
         let analyzer = self.engine.analyzer();
         let mut absent = self.engine.absent_terms(&words.terms)?;
-        let names: HashSet<String> = speakers.iter().flat_map(|name| analyzer.terms(name)).collect();
+        let names = query.name_terms(analyzer);
         absent.retain(|term| !names.contains(term));
         let mut found: Vec<String> = Vec::new();
-        for token in analyzer.analyze_query(text) {
-            let word = &text[token.range];
-            if absent.contains(&token.term) && !word.contains(is_unspaced) && !found.iter().any(|f| f == word)
-            {
+        for token in analyzer.analyze_query(&request.query) {
+            let word = &request.query[token.range.clone()];
+            let in_date = query.dates.iter().any(|date| date.text.contains(&token.range.start));
+            let is_absent = absent.contains(&token.term) && !in_date && !word.contains(is_unspaced);
+            if is_absent && !found.iter().any(|known| known == word) {
                 found.push(word.to_owned());
             }
         }
@@ -221,9 +253,18 @@ impl Searcher {
         mode == Mode::Hybrid && self.fusion(request, kind).method == FusionMethod::Context
     }
 
-    /// Returns the speakers that the query of a request names. Only context fusion uses them.
+    /// Returns whether a search uses the speakers and dates that the query names.
+    fn uses_names(&self, request: &SearchRequest, mode: Mode) -> bool {
+        let kind = request.of.kind();
+        let method = self.fusion(request, kind).method;
+        mode == Mode::Hybrid
+            && (method == FusionMethod::Context
+                || kind == Kind::Dialogues && method == FusionMethod::Weighted)
+    }
+
+    /// Returns the speakers that the query of a request names; none if the search does not use them.
     pub(super) fn named_speakers(&self, request: &SearchRequest, mode: Mode) -> Result<NamedSpeakers> {
-        if !self.uses_context(request, mode) {
+        if !self.uses_names(request, mode) {
             return Ok(NamedSpeakers::default());
         }
         NamedSpeakers::find(self.engine(), &request.query)
@@ -244,7 +285,8 @@ impl Searcher {
             query.words = Some(words);
         }
         let words = query.words.as_ref().map(|words| words.terms.clone()).unwrap_or_default();
-        query.effective = Some(EffectiveQuery { meaning: Vec::new(), words }).filter(|e| !e.words.is_empty());
+        query.effective =
+            Some(EffectiveQuery { words, ..EffectiveQuery::default() }).filter(|e| !e.words.is_empty());
         Ok(query)
     }
 

@@ -107,7 +107,7 @@ pub struct Hit {
 }
 
 /// The query that was used, after the context or the similar item was taken into account.
-#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, JsonSchema)]
 pub struct EffectiveQuery {
     /// Texts whose vectors were summed, with their weights. The weights sum to 1.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -115,6 +115,12 @@ pub struct EffectiveQuery {
     /// Terms of the lexical search.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub words: Vec<String>,
+    /// Speakers that the query names.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub speakers: Vec<String>,
+    /// Dates that the query names, as they are written in it.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub dates: Vec<String>,
 }
 
 /// A text of the query, and the weight of its vector.

@@ -10,7 +10,8 @@ use std::ops::Range;
 
 use turnwise_core::Result;
 use turnwise_corpus::Role;
-use turnwise_index::engine::Engine;
+use turnwise_index::{engine::Engine, vectors::Kind};
+use turnwise_text::dates::named_dates;
 
 /// Maximum number of speakers with the same first name. If there are more, the first name alone names nobody.
 const NAMESAKES: usize = 64;
@@ -31,6 +32,8 @@ const GREETINGS: [&str; 33] = [
 pub(super) struct NamedSpeakers {
     /// Names of the speakers as in the index, sorted.
     pub(super) speakers: Vec<String>,
+    /// The names as they are written in the query.
+    pub(super) names: Vec<String>,
     /// Byte ranges of the names in the query, in ascending order. A possessive "'s" is part of the range.
     ranges: Vec<Range<usize>>,
 }
@@ -41,7 +44,7 @@ impl NamedSpeakers {
         let mut found = NamedSpeakers::default();
         let words = words(query);
         let analyzer = engine.analyzer();
-        let mut few = None;
+        let (mut few, mut dates) = (None, None);
         let mut n = 0;
         while n < words.len() {
             let word = &query[words[n].clone()];
@@ -51,6 +54,15 @@ impl NamedSpeakers {
                 continue;
             }
             let mut speakers = with_name(engine, word)?;
+            if speakers.is_empty() && is_capital && (n > 1 || possessive(query, words[n - 1].end)) {
+                let is_date = dates.get_or_insert_with(|| named_dates(query)).iter();
+                if !is_date.clone().any(|date| date.text.contains(&words[n - 1].start))
+                    && let Some(speaker) = by_short_name(engine, word)?
+                {
+                    found.add(query, words[n - 1].clone(), &words[..n], [speaker]);
+                }
+                continue;
+            }
             if speakers.is_empty() {
                 continue;
             }
@@ -81,20 +93,9 @@ impl NamedSpeakers {
                 }
             }
             let range = words[n - 1].start..words[end - 1].end;
-            let before =
-                n.checked_sub(2).and_then(|before| words.get(before)).map(|word| &query[word.clone()]);
-            if is_addressed(query, &range, before) {
-                n = end;
-                continue;
-            }
             let name = query[range.clone()].to_lowercase();
-            found.speakers.extend(speakers.into_iter().filter(|speaker| begins_with(speaker, &name)));
-            let possessive = if possessive(query, range.end) {
-                1 + query[range.end..].chars().next().map_or(0, char::len_utf8)
-            } else {
-                0
-            };
-            found.ranges.push(range.start..range.end + possessive);
+            let named = speakers.into_iter().filter(|speaker| begins_with(speaker, &name));
+            found.add(query, range, &words[..n], named);
             n = end;
         }
         found.speakers.sort_unstable();
@@ -102,8 +103,40 @@ impl NamedSpeakers {
         Ok(found)
     }
 
+    /// Adds the speakers with the name at `range` of the query, unless it addresses somebody. `words` are the words of the
+    /// query up to the first word of the name.
+    fn add(
+        &mut self,
+        query: &str,
+        range: Range<usize>,
+        words: &[Range<usize>],
+        speakers: impl IntoIterator<Item = String>,
+    ) {
+        let before = words.len().checked_sub(2).map(|before| &query[words[before].clone()]);
+        if is_addressed(query, &range, before) {
+            return;
+        }
+        self.speakers.extend(speakers);
+        self.names.push(query[range.clone()].to_owned());
+        let possessive = if possessive(query, range.end) {
+            1 + query[range.end..].chars().next().map_or(0, char::len_utf8)
+        } else {
+            0
+        };
+        self.ranges.push(range.start..range.end + possessive);
+    }
+
+    /// Returns the query text for dense search. It contains no names in a search for utterances, whose vectors know no
+    /// speakers.
+    pub(super) fn dense_text(&self, query: &str, kind: Kind) -> String {
+        match kind {
+            Kind::Utterances => self.removed_from(query),
+            Kind::Dialogues => query.to_owned(),
+        }
+    }
+
     /// Returns the query without the names. Returns the whole query if it consists of names only.
-    pub(super) fn removed_from(&self, query: &str) -> String {
+    fn removed_from(&self, query: &str) -> String {
         let mut rest = String::with_capacity(query.len());
         let mut from = 0;
         for range in &self.ranges {
@@ -165,6 +198,26 @@ fn with_name(engine: &dyn Engine, name: &str) -> Result<Vec<String>> {
     Ok(speakers)
 }
 
+/// Minimum number of letters of a short form of a name.
+const SHORT_NAME: usize = 3;
+
+/// Returns the speaker whose name begins with the letters of `name`, such as Melanie for "Mel", if there is only one and
+/// the index has few speakers.
+fn by_short_name(engine: &dyn Engine, name: &str) -> Result<Option<String>> {
+    if name.chars().count() < SHORT_NAME || !name.chars().all(char::is_alphabetic) {
+        return Ok(None);
+    }
+    let all = engine.speakers("", FEW_SPEAKERS + 1)?;
+    if all.len() > FEW_SPEAKERS {
+        return Ok(None);
+    }
+    let start = name.to_lowercase();
+    let mut named = all.into_iter().filter(|speaker| {
+        matches!(Role::from(speaker.as_str()), Role::Other(_)) && speaker.to_lowercase().starts_with(&start)
+    });
+    Ok(named.next().filter(|_| named.next().is_none()))
+}
+
 /// Returns a name with the first letter of each word in upper case.
 fn capitalized(name: &str) -> String {
     let mut start = true;
@@ -212,6 +265,9 @@ mod tests {
             found("Thanks Bo, what did Ann Jones order?"),
             of("Ann Jones", "Thanks Bo, what did order?")
         );
+        // A short form of a single speaker's name.
+        assert_eq!(found("what did Wil order in May"), of("Will", "what did order in May"));
+        assert_eq!(found("what did Smi and An order, and wil"), of("", "what did Smi and An order, and wil"));
         // A query of names only is not shortened.
         assert_eq!(found("Bo"), of("Bo", "Bo"));
         // Roles are not names, and a part of a word is not a word.

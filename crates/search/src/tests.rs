@@ -273,7 +273,8 @@ fn explanations_add_up_to_the_score() {
                 if fused.by.method == FusionMethod::Weighted {
                     let words =
                         why.bm25.map_or(0.0, |place| 1.3 * place.score / (place.score + BM25_HALF_SCORE));
-                    assert!((0.7 * why.cosine.unwrap() + words - hit.score).abs() < 1e-6);
+                    let speaker = fused.from_speaker.unwrap_or_default();
+                    assert!((0.7 * why.cosine.unwrap() + words + speaker - hit.score).abs() < 1e-6);
                 }
                 let terms: f32 = why.terms.iter().map(|term| term.score).sum();
                 assert!((terms - why.bm25.map_or(0.0, |place| place.score)).abs() < 1e-4, "{:?}", why.terms);

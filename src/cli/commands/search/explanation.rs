@@ -5,9 +5,9 @@ use clap::ValueEnum;
 use crate::cli::{commands::vectors::shortened, prelude::*};
 use turnwise_core::TurnNo;
 use turnwise_search::{
-    BM25_HALF_SCORE, ContextExplanation, Coverage, EARLIER_HALF_SCORE, EarlierScore, EffectiveQuery,
-    Explanation, FusionExplanation, FusionMethod, Hit, RankedScore, Rerank, RerankMethod, Response, Stretch,
-    Timings, TurnCosine,
+    BM25_HALF_SCORE, ContextExplanation, Coverage, DateMatch, EARLIER_HALF_SCORE, EarlierScore,
+    EffectiveQuery, Explanation, FusionExplanation, FusionMethod, Hit, RankedScore, Rerank, RerankMethod,
+    Response, Stretch, Timings, TurnCosine,
 };
 
 /// Maximum number of BM25 terms to print.
@@ -24,8 +24,19 @@ pub(super) fn percentile(percent: f64) -> String {
     }
 }
 
-/// Prints the texts from which the query vector was computed, with their weights, and the BM25 terms of the query.
-pub(super) fn effective(effective: &EffectiveQuery, out: &mut dyn Write) -> io::Result<()> {
+/// Prints what was recognized in the query: speakers and dates. With a context, or if `all` is true, also prints the
+/// texts from which the query vector was computed, with their weights, and the BM25 terms of the query.
+pub(super) fn effective(effective: &EffectiveQuery, all: bool, out: &mut dyn Write) -> io::Result<()> {
+    let recognized = [("speaker", &effective.speakers), ("date", &effective.dates)];
+    let recognized = recognized.into_iter().filter(|(_, found)| !found.is_empty());
+    let recognized: Vec<String> =
+        recognized.map(|(what, found)| format!("{what}: {}", shortened(&found.join(", "), 100))).collect();
+    if !recognized.is_empty() {
+        writeln!(out, "{DIM}{}{DIM:#}", recognized.join("; "))?;
+    }
+    if !all && effective.meaning.len() < 2 && !recognized.is_empty() {
+        return writeln!(out);
+    }
     if !effective.meaning.is_empty() {
         let parts = effective
             .meaning
@@ -87,6 +98,14 @@ pub(super) fn hit(found: &Response, hit: &Hit, why: &Explanation, out: &mut dyn 
     if let Some(RankedScore { score, rank }) = why.title {
         line(1, format!("title: score {score:.4}, rank {rank} (half of it counts)"))?;
     }
+    if let (None, Some(fused)) = (&why.context, &why.fusion) {
+        if fused.from_speaker.is_some() {
+            line(1, "speaker: the query names a speaker of this dialogue".to_owned())?;
+        }
+        if fused.from_date.is_some() {
+            line(1, "date: a turn of this dialogue was said on a date of the query".to_owned())?;
+        }
+    }
     if found.hits.first().is_some_and(|first| first.id == hit.id) {
         let Timings { encode, filter, dense, bm25, hits, .. } = found.timings;
         let search = format!("filter {filter:.1}, dense {dense:.1}, BM25 {bm25:.1}, hits {hits:.1}");
@@ -110,21 +129,20 @@ fn in_context(
         }
     }
     if context.bm25 > 0.0 {
-        line(1, format!("BM25, with neighboring turns: score {:.4}", context.bm25))?;
+        let shared =
+            if context.terms.len() > 1 { ", each turn's score shared evenly among its words" } else { "" };
+        line(1, format!("BM25, with neighboring turns: score {:.4}{shared}", context.bm25))?;
         for term in context.terms.iter().take(TERMS) {
             line(2, format!("{:.4}  {}: in {}", term.score, term.term, place(term.turn, hit)))?;
         }
         let Coverage { share, dialogues, factor } = context.coverage;
         if factor > 1.005 {
             let others = match dialogues {
-                0 | 1 => "in no other dialogue".to_owned(),
-                n => format!("in {n} dialogues"),
+                0 | 1 => "more than in any other dialogue".to_owned(),
+                n => format!("as in {}", counted(n as u64 - 1, "other dialogue")),
             };
             let percent = 100.0 * share;
-            line(
-                1,
-                format!("words together: {percent:.0}% of the query's words here, {others}: × {factor:.2}"),
-            )?;
+            line(1, format!("words together: {percent:.0}% of the query, {others}: × {factor:.2}"))?;
         }
     }
     if context.speaker {
@@ -138,8 +156,10 @@ fn in_context(
     } else if context.participant {
         line(1, "speaker: the query names a speaker of this dialogue".to_owned())?;
     }
-    if context.date {
-        line(1, "date: the query names a date of this turn".to_owned())?;
+    match context.date {
+        Some(DateMatch::Said) => line(1, "date: this turn was said on a date of the query".to_owned())?,
+        Some(DateMatch::Mentioned) => line(1, "date: this turn mentions a date of the query".to_owned())?,
+        None => {}
     }
     if let Some(EarlierScore { cosine, bm25, .. }) = context.earlier {
         line(1, format!("conversation before: cosine {cosine:.4}, BM25 score {bm25:.4}"))?;

@@ -11,7 +11,11 @@ use turnwise_text::Analyzer;
 /// Prints the result of a search.
 pub(in crate::cli::commands) fn write(found: &Response, out: &mut dyn Write) -> io::Result<()> {
     if let Some(effective) = &found.effective {
-        explanation::effective(effective, out)?;
+        let explained = found.hits.first().is_some_and(|hit| hit.explanation.is_some());
+        explanation::effective(effective, explained, out)?;
+    }
+    if !found.absent.is_empty() && !found.hits.is_empty() {
+        writeln!(out, "{DIM}in no turn or title: {}{DIM:#}\n", found.absent.join(", "))?;
     }
     if found.hits.is_empty() {
         return writeln!(out, "no results for `{}`{}", found.query, no_results_reason(found));
@@ -52,9 +56,6 @@ fn footer(found: &Response, out: &mut dyn Write) -> io::Result<()> {
             HitKind::Dialogues => "dialogue",
         };
         parts.push(format!("the filter matches {}", counted(admitted, of)));
-    }
-    if !found.absent.is_empty() {
-        parts.push(format!("in no turn or title: {}", found.absent.join(", ")));
     }
     writeln!(out, "{DIM}{}{DIM:#}", parts.join("; "))
 }
