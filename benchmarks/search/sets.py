@@ -14,10 +14,12 @@ Sets whose data is missing are skipped. The archives of the data are described i
 import argparse
 import collections
 import dataclasses
+import datetime
 import glob
 import json
 import os
 import random
+import re
 import shlex
 import subprocess
 import sys
@@ -290,6 +292,58 @@ def titles(_):
             tasks.append(Task(f"sample titles, {name}, {of}", queries, 300, single=True))
     untitled = [{name: value for name, value in row.items() if name != "title"} for row in rows]
     return untitled, tasks
+
+
+# Words that somebody remembers, names of intents, and questions about sessions
+
+
+@dataset("words")
+def words(_):
+    """Three words of a turn of the sample dialogues, in random order. Only this turn is relevant."""
+    folder = os.path.join(HERE, "..", "..", "examples", "support")
+    rows = [json.loads(line) for path in sorted(glob.glob(os.path.join(folder, "*.jsonl"))) for line in lines(path)]
+    rows = [row for row in rows if row["language"] == "en"]
+    draw, queries = random.Random(1), []
+    for row in rows:
+        found = [(turn, sorted(set(re.findall(r"[a-z]{5,}", turn["text"].lower())))) for turn in row["turns"]]
+        turn, known = draw.choice([(turn, known) for turn, known in found if len(known) >= 3])
+        query = " ".join(draw.sample(known, 3))
+        queries.append({"request": {"query": query}, "relevant": {f"{row['id']}#{turn['number']}"}})
+    return rows, [Task("words of a sample turn", queries, 300)]
+
+
+@dataset("intent-names")
+def intent_names(data):
+    """Names of the intents of BANKING77 as queries, such as `card payment not recognised`."""
+    texts, labels = (lines(find(data, f"BANKING77/test/{file}")[0]) for file in ("seq.in", "label"))
+    groups = same_label({f"s{n}#1": label for n, label in enumerate(labels)})
+    queries = [
+        {"request": {"query": label.replace("_", " ").lower()}, "relevant": items} for label, items in groups.items()
+    ]
+    return sentences(texts), [Task("BANKING77 test, names of intents", queries, 300)]
+
+
+@dataset("sessions")
+def sessions(data):
+    """Questions of LoCoMo. The sessions that contain the evidence are the relevant dialogues."""
+    dialogues, queries = [], []
+    for path in find(data, "locomo_dev/*.json"):
+        name, raw = os.path.splitext(os.path.basename(path))[0], json.load(open(path, encoding="utf-8"))
+        for number in range(1, 100):
+            turns = raw.get(f"session_{number}")
+            if turns:
+                said = datetime.datetime.strptime(raw[f"session_{number}_date_time"], "%I:%M %p on %d %B, %Y")
+                turns = [{"speaker": turn["speaker"], "text": turn["text"]} for turn in turns]
+                row = {"id": f"{name}-D{number}", "thread": name, "time": said.isoformat() + "Z", "turns": turns}
+                dialogues.append(row)
+        known = {row["id"] for row in dialogues}
+        for question in raw["qa"]:
+            evidence = {f"{name}-{number}" for text in question["evidence"] for number in re.findall(r"D\d+", text)}
+            # Category 5 has questions without an answer.
+            if question["category"] != 5 and evidence and evidence <= known:
+                request = {"query": question["question"], "of": "dialogues", "thread": name}
+                queries.append({"request": request, "relevant": evidence})
+    return dialogues, [Task("LoCoMo questions, sessions", queries, 300)]
 
 
 # Chinese sentences
