@@ -144,10 +144,11 @@ pub struct Fusion {
     pub dense: f32,
     /// Weight of the lexical list.
     pub bm25: f32,
-    /// Score that context fusion adds if the query names a speaker of the dialogue, and once more if the query names the
-    /// speaker of the hit.
+    /// Score to add if the query names a speaker of the dialogue, and once more if the query names the speaker of the
+    /// utterance. Used by context fusion, and by weighted fusion of dialogues.
     pub speaker: f32,
-    /// Score that context fusion adds if the query names a date on which the hit was said, or that it mentions.
+    /// Score to add if the query names a date on which the utterance was said, or that it mentions, or on which a turn of the
+    /// dialogue was said. Used by context fusion, and by weighted fusion of dialogues.
     pub date: f32,
 }
 
@@ -209,11 +210,11 @@ pub struct FusionOptions {
     /// Weight of the lexical list. By default, 0.5 for context, and 0.3 for weighted and rrf. If dialogues are found by a
     /// query text with weighted fusion, 1.5.
     pub bm25: Option<f32>,
-    /// Score that context fusion adds if the query names a speaker of the dialogue, and once more if the query names the
-    /// speaker of the hit. By default, 0.2.
+    /// Score to add if the query names a speaker of the dialogue, and once more if the query names the speaker of the
+    /// utterance. Used by context fusion, and by weighted fusion of dialogues. By default, 0.2.
     pub speaker: Option<f32>,
-    /// Score that context fusion adds if the query names a date on which the hit was said, or that it mentions. By
-    /// default, 0.2.
+    /// Score to add if the query names a date on which the utterance was said, or that it mentions, or on which a turn of the
+    /// dialogue was said. Used by context fusion, and by weighted fusion of dialogues. By default, 0.2.
     pub date: Option<f32>,
 }
 

@@ -160,8 +160,8 @@ pub(crate) struct QueryArgs {
     /// Minimum score of a hit; the scale depends on --mode and --fusion
     ///
     /// dense: the cosine, from -1 to 1. bm25: the BM25 score, which has no upper limit. hybrid with context or weighted
-    /// fusion: the weighted sum, at most 2.15 or 1.3 with the default weights. hybrid with rrf: at most about 0.02 with
-    /// the defaults. With --rerank, the score of the reranking. --explain shows how a score was computed.
+    /// fusion: the weighted sum, usually between 0 and 2. hybrid with rrf: at most about 0.02 with the defaults. With
+    /// --rerank, the score of the reranking. --explain shows how a score was computed.
     #[arg(long, value_name = "SCORE")]
     pub(crate) min_score: Option<f32>,
     /// Minimum percentile of a hit, from 0 to 100
@@ -202,20 +202,23 @@ pub(crate) struct RankingArgs {
     /// Weight of the dense results in hybrid search [default: 1]
     #[arg(long, value_name = "WEIGHT")]
     pub(crate) dense_weight: Option<f32>,
-    /// Weight of the BM25 results in hybrid search [default: 0.5 with --fusion context, else 0.3]
+    /// Weight of the BM25 results in hybrid search [default: 0.5 for utterances, 1.5 for dialogues]
     ///
-    /// Use a higher value for queries with names and numbers.
+    /// With --fusion weighted for utterances, with rrf, and for items similar to a given one, the default is 0.3. Use a higher
+    /// value for queries with names and numbers.
     #[arg(long, value_name = "WEIGHT")]
     pub(crate) bm25_weight: Option<f32>,
-    /// With --fusion context: score to add if the query names a speaker of the dialogue [default: 0.2]
+    /// Score to add if the query names a speaker of the dialogue [default: 0.2]
     ///
-    /// It is added once more if the query names the speaker of the hit.
+    /// It is added once more if the hit is an utterance of this speaker. Not used by --fusion rrf, and for utterances only by
+    /// context.
     #[arg(long, value_name = "SCORE")]
     pub(crate) speaker_weight: Option<f32>,
-    /// With --fusion context: score that is added if the query names a date [default: 0.2]
+    /// Score to add if the query names a date [default: 0.2]
     ///
     /// It is added to turns that were said on this date, and to turns that mention it. "Last Tuesday", said on Monday,
-    /// 8 May 2023, mentions 2 May 2023.
+    /// 8 May 2023, mentions 2 May 2023. For dialogues, it is added to those with a turn on this date. Not used by --fusion
+    /// rrf, and for utterances only by context.
     #[arg(long, value_name = "SCORE")]
     pub(crate) date_weight: Option<f32>,
     /// With --mode hybrid: number of hits to take from each of the two lists, dense and BM25

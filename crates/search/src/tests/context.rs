@@ -180,9 +180,7 @@ pub(super) fn crowd() -> (tempfile::TempDir, Searcher) {
     let said =
         |n: u32| json!({"speaker": "Bo", "text": format!("parcel late room{n}"), "time": "2023-05-09"});
     let mut turns: Vec<_> = (0..40).map(said).collect();
-    turns.push(
-        json!({"speaker": "Ann", "text": "parcel late hotel", "time": "2023-05-08T09:00:00Z"}),
-    );
+    turns.push(json!({"speaker": "Ann", "text": "parcel late hotel", "time": "2023-05-08T09:00:00Z"}));
     conversation(&json!(turns))
 }
 
