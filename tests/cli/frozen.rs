@@ -13,7 +13,7 @@ const SEARCHES: [&str; 6] = [
     "search -i x --mode bm25 refund",
     "search -i x --mode dense refund",
     "search -i x 快递 -k 3 --fusion weighted",
-    "search -i x refund --of dialogues --filter role=agent",
+    "search -i x refund --of dialogues --filter role=agent --bm25-weight 0.3",
     "similar -i x kept-03#2 --fusion weighted",
     "similar -i x kept-05",
 ];

@@ -155,9 +155,11 @@ async function find(asked, offset) {
     $("hits").append(...found.hits.map((h, n) => hit(h, offset + n + 1, on)));
     const way = { hybrid: "by meaning and keywords", dense: "by meaning", bm25: "by keywords" }[found.mode];
     const about = asked.like ? `similar to ${asked.like}` : "";
+    const { speakers = [], dates = [] } = found.effective || {};
+    const named = [speakers.length && `speaker: ${speakers.join(", ")}`, dates.length && `date: ${dates.join(", ")}`, found.absent?.length && `in no turn or title: ${found.absent.join(", ")}`];
     const nothing = found.candidates.admitted === 0 ? "No dialogue matches the filter." : "No hits.";
     $("state").textContent = shown.length === 0 ? nothing
-      : [`${counted(shown.length, "hit")} ${way} in ${found.milliseconds.toFixed(1)} ms`, about, found.absent?.length && `in no turn or title: ${found.absent.join(", ")}`, ...(found.warnings || [])].filter(Boolean).join(" · ");
+      : [`${counted(shown.length, "hit")} ${way} in ${found.milliseconds.toFixed(1)} ms`, about, ...named, ...(found.warnings || [])].filter(Boolean).join(" · ");
     $("more").hidden = found.hits.length < PAGE;
     return true;
   } catch (e) {
