@@ -131,6 +131,14 @@ fn requests() -> Vec<(String, SearchRequest)> {
         ),
         ("a date".to_owned(), SearchRequest { candidates: 10_000, ..hybrid("parcel late in March 2026") }),
         (
+            "a date of dialogues".to_owned(),
+            SearchRequest {
+                of: HitKind::Dialogues,
+                candidates: 10_000,
+                ..hybrid("parcel late in March 2026")
+            },
+        ),
+        (
             "similar to a turn".to_owned(),
             SearchRequest { like: Some("d0011#1".to_owned()), query: String::new(), ..hybrid("") },
         ),

@@ -50,8 +50,17 @@ impl Input {
             return Input::with_head("-".into(), None, Box::new(BufReader::new(stream)), available);
         }
         let file = File::open(path).at("open", path)?;
-        if file.metadata().at("read", path)?.is_dir() {
+        let kind = file.metadata().at("read", path)?;
+        if kind.is_dir() {
             return Err(Error::input(format!("{} is a folder, not a file", path.display())));
+        }
+        // The format is detected first, and the file is then opened again. A pipe would be empty the second time.
+        if !kind.is_file() {
+            return Err(Error::input(format!(
+                "{} is not a regular file, but a pipe or a device",
+                path.display()
+            ))
+            .with_hint("pass the data on standard input, with - instead of the path"));
         }
         let stream = BufReader::with_capacity(BUFFER_BYTES, Counting { file, read: read.clone() });
         Input::from_stream(path.display().to_string(), Some(path.to_owned()), Box::new(stream))
@@ -303,6 +312,13 @@ mod tests {
         let mut text = String::new();
         input.into_stream().read_to_string(&mut text).at("read", "x")?;
         Ok(text)
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_device_is_refused() {
+        let Err(e) = Input::open(Path::new("/dev/null")) else { panic!() };
+        assert!(e.to_string().contains("not a regular file") && e.hint().unwrap().contains(" - "), "{e}");
     }
 
     #[test]

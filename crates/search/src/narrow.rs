@@ -59,7 +59,10 @@ impl Searcher {
                 later.extend(condition(&after));
             }
         }
-        let titled = lists.named_dialogues(self.engine().view().as_ref(), query, self.engine().analyzer())?;
+        let titled = match whole {
+            true => Vec::new(),
+            false => lists.named_dialogues(self.engine().view().as_ref(), query, self.engine().analyzer())?,
+        };
         let all = [of_speakers(&query.speakers), days, later, of_dialogues(&titled)];
         for (n, alternatives) in all.into_iter().enumerate() {
             let Some(both) = with_alternatives(filter.as_ref(), &alternatives) else { continue };
