@@ -16,15 +16,13 @@
 //! All of this is computed at query time for the candidates of both lists. The index contains only single turns, so
 //! a changed turn needs no update of its neighbors, and equal turns share one vector.
 
-use std::{
-    borrow::Cow,
-    collections::{BTreeMap, HashMap},
-};
+use std::collections::{BTreeMap, HashMap};
 
 use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::{
+    conversation::{BestWord, Conversation, NEIGHBORS},
     coverage::{Coverage, CoveredTerms, coverages},
     earlier::{EARLIER_TURNS, EarlierLists, EarlierTurns},
     find::Lists,
@@ -42,23 +40,6 @@ use turnwise_text::{
     Analyzer,
     dates::{DateRange, NamedDate, mentioned_dates},
 };
-
-/// Weights of an utterance and its neighbors: the distance in turns, the weight in the dense score, and the weight in
-/// the lexical score. Chosen on questions about long conversations (`benchmarks/README.md`).
-const NEIGHBORS: [(isize, f32, f32); 7] = [
-    (-3, 0.0, 0.4),
-    (-2, 0.25, 0.6),
-    (-1, 0.5, 0.8),
-    (0, 1.0, 1.0),
-    (1, 0.4, 0.6),
-    (2, 0.2, 0.4),
-    (3, 0.0, 0.2),
-];
-
-/// Returns for an utterance and its neighbors the distance in turns and the weight of their words.
-pub(super) fn word_weight() -> impl Iterator<Item = (isize, f32)> {
-    NEIGHBORS.iter().map(|(distance, _, weight)| (*distance, *weight))
-}
 
 /// Parameter `k1` of BM25, which limits the influence of repeated terms.
 const K1: f32 = 1.2;
@@ -145,31 +126,6 @@ pub(super) struct ContextScorer<'a> {
     half_score: f32,
     /// For each term, whether it is part of the name of a named speaker. All false if the query has no other terms.
     is_name: Vec<bool>,
-}
-
-/// Highest score of a term in an utterance, its neighbors and the title.
-#[derive(Debug, Clone, Copy, Default)]
-struct BestWord {
-    score: f32,
-    /// Weight of the text with this score: 1 for the utterance, lower for a neighbor or the title.
-    weight: f32,
-    /// Position of the turn with this score. `None` for the title.
-    turn: Option<usize>,
-}
-
-/// The turns of a dialogue, and the data of its candidates.
-struct Conversation<'a, 't> {
-    /// The turns with text. Other turns are not neighbors of any turn.
-    turns: Vec<&'t SpokenTurn<'t>>,
-    /// Vectors by position in `turns`. Contains the candidates and their neighbors, if they have a vector.
-    vectors: HashMap<usize, Cow<'a, [f32]>>,
-    /// For each candidate of the lexical list, by position in `turns`: the score of each term. If the terms are not
-    /// known, one number, the total score.
-    words: HashMap<usize, Vec<f32>>,
-    /// Weighted score of each term in the title. Empty if the title contains none.
-    title: Vec<f32>,
-    /// True if the query names a speaker of the dialogue.
-    participant: bool,
 }
 
 impl<'a> ContextScorer<'a> {
@@ -437,85 +393,4 @@ impl<'a> ContextScorer<'a> {
             bm25: bm25.fold(0.0, f32::max),
         }
     }
-}
-
-impl<'t> Conversation<'_, 't> {
-    fn new(turns: &'t [SpokenTurn<'t>]) -> Self {
-        Conversation {
-            turns: turns.iter().filter(|turn| !turn.text.trim().is_empty()).collect(),
-            vectors: HashMap::new(),
-            words: HashMap::new(),
-            title: Vec::new(),
-            participant: false,
-        }
-    }
-
-    /// Returns the position of a turn among the turns with text.
-    fn position(&self, turn: Option<TurnNo>) -> Option<usize> {
-        let turn = turn?;
-        self.turns.binary_search_by_key(&turn, |known| known.number).ok()
-    }
-
-    fn neighbor(&self, at: usize, distance: isize) -> Option<usize> {
-        at.checked_add_signed(distance).filter(|at| *at < self.turns.len())
-    }
-
-    /// Returns the cosine of a query vector with the weighted sum of the unit vectors of a turn and its neighbors.
-    fn cosine(&self, at: usize, query: &[f32]) -> Option<f32> {
-        self.vectors.get(&at)?;
-        let weights = NEIGHBORS.iter().filter(|(_, weight, _)| *weight > 0.0);
-        let weights = weights
-            .filter_map(|(distance, weight, _)| self.neighbor(at, *distance).map(|place| (place, *weight)));
-        Some(self.sum_cosine(weights, query))
-    }
-
-    /// Returns the cosine of a vector with the weighted sum of the unit vectors of some turns. Turns without a vector are
-    /// left out.
-    fn sum_cosine(&self, weights: impl Iterator<Item = (usize, f32)>, query: &[f32]) -> f32 {
-        let mut sum = vec![0.0f32; query.len()];
-        for (place, weight) in weights {
-            let vector = self.vectors.get(&place);
-            let Some(vector) = vector.filter(|vector| vector.len() == sum.len()) else { continue };
-            let length = dot(vector, vector).sqrt();
-            if length > 0.0 {
-                sum.iter_mut().zip(vector.iter()).for_each(|(sum, v)| *sum += weight / length * v);
-            }
-        }
-        let lengths = (dot(&sum, &sum) * dot(query, query)).sqrt();
-        if lengths > 0.0 { dot(&sum, query) / lengths } else { 0.0 }
-    }
-
-    /// Returns for each term its highest score in a turn, its neighbors and the title. If the terms are not known, returns
-    /// the highest total score.
-    fn best_words(&self, at: usize) -> Vec<BestWord> {
-        let of_title = |score: &f32| BestWord { score: *score, weight: TITLE_WEIGHT, turn: None };
-        let mut best: Vec<BestWord> = self.title.iter().map(of_title).collect();
-        for (distance, _, weight) in NEIGHBORS {
-            let Some(place) = self.neighbor(at, distance) else { continue };
-            let Some(words) = self.words.get(&place) else { continue };
-            best.resize(best.len().max(words.len()), BestWord::default());
-            for (best, score) in best.iter_mut().zip(words) {
-                let score = score * weight;
-                if score > best.score || score == best.score && distance == 0 {
-                    *best = BestWord { score, weight, turn: Some(place) };
-                }
-            }
-        }
-        best
-    }
-}
-
-/// Returns the dot product of two vectors of equal length. Several sums run in parallel, so that the compiler can use
-/// SIMD instructions.
-fn dot(a: &[f32], b: &[f32]) -> f32 {
-    const LANES: usize = 16;
-    let mut sums = [0.0f32; LANES];
-    let (a, b) = (a.chunks_exact(LANES), b.chunks_exact(LANES));
-    let rest: f32 = a.remainder().iter().zip(b.remainder()).map(|(a, b)| a * b).sum();
-    for (a, b) in a.zip(b) {
-        for n in 0..LANES {
-            sums[n] += a[n] * b[n];
-        }
-    }
-    sums.iter().sum::<f32>() + rest
 }

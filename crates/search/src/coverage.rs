@@ -11,8 +11,8 @@ use serde::Serialize;
 use super::fuse::FusedCandidate;
 use turnwise_core::IdKey;
 
-/// Number by which the factor exceeds 1 if all words are in one dialogue only. Chosen with the power on questions about
-/// long conversations and on intents (`benchmarks/README.md`).
+/// The factor is 1 + `WEIGHT` × share^`POWER` / dialogues. Both were chosen on questions about long conversations, on words
+/// of single turns, and on intents, which are sets in `benchmarks/README.md`.
 const WEIGHT: f32 = 2.0;
 const POWER: i32 = 4;
 

@@ -190,7 +190,8 @@ impl Searcher {
             lists.bm25 = found.found;
         }
         timed(&mut timings.bm25, || lists.add_titles(view, query, depth))?;
-        // The scores of whole dialogues depend on these lists, those of utterances do not.
+        // Complete lists need no further candidates. But only the restricted searches tell which dialogues belong to a
+        // speaker or a date.
         if !lists.exhausted || query.kind == Kind::Dialogues {
             timed(&mut timings.filter, || self.add_named(request, query, depth, &mut lists))?;
         }

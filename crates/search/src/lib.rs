@@ -23,9 +23,11 @@
 
 pub mod clusters;
 mod context;
+mod conversation;
 mod coverage;
 pub mod duplicates;
 mod earlier;
+mod explanation;
 mod facets;
 mod find;
 mod fuse;
@@ -54,10 +56,9 @@ use std::{
 
 pub use context::{ContextTerm, DateMatch, EarlierScore, TurnCosine};
 pub use coverage::Coverage;
+pub use explanation::{ContextExplanation, Explanation, FusionExplanation};
 pub use facets::{DEFAULT_FACETS, Facet, FacetValue, Facets};
-pub use fuse::{
-    BM25_HALF_SCORE, ContextExplanation, EARLIER_HALF_SCORE, Explanation, FusionExplanation, RankedScore,
-};
+pub use fuse::{BM25_HALF_SCORE, EARLIER_HALF_SCORE, RankedScore};
 pub use request::{
     Fusion, FusionMethod, FusionOptions, Group, HitKind, Mode, Rerank, RerankMethod, SearchRequest,
 };

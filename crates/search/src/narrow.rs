@@ -21,8 +21,9 @@ const YEARS: i16 = 10;
 /// those of the request. If there are more, the first ones are used.
 const MAX_ALTERNATIVES: usize = 31;
 
-/// In a search for whole dialogues, the candidates with a speaker or a date that the query names. A candidate of the
-/// lists that is not found by the restricted searches has neither: they would have found it.
+/// In a search for whole dialogues, the candidates with a speaker or a date that the query names: those that the
+/// restricted searches find. A restricted search finds all candidates of the first lists that have the speaker or the date.
+/// It can miss one that was found only by its title, or by another restricted search.
 #[derive(Debug, Default)]
 pub(super) struct NamedDialogues {
     by_speaker: HashSet<Version>,

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use super::{
     RankedScore, Rerank, RerankMethod, SearchRequest, Searcher,
-    context::word_weight,
+    conversation::word_weight,
     fuse::FusedCandidate,
     query::Query,
     tokens::{content_tokens, highest_cosines, matching_guided, mean_of, text_tokens},

@@ -48,8 +48,8 @@ pub struct Response {
     pub warnings: Vec<String>,
     /// Terms of the lexical search. In dense mode, the terms of the query text.
     pub terms: Vec<String>,
-    /// Words of the query that no utterance and no title contains. Dense search can still find something similar. Absent if
-    /// there are none, or if the engine does not report them.
+    /// Words of the query that no utterance and no title contains. Dense search can still find something similar. The
+    /// field is missing if there are none, or if the engine does not report them.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub absent: Vec<String>,
     /// Analyzer that produced the terms.
@@ -76,7 +76,7 @@ pub struct Hit {
     pub dialogue: String,
     /// Title of the dialogue.
     pub title: Option<String>,
-    /// Ranges of query terms in the title, as in `matched`. Absent if there are none.
+    /// Ranges of query terms in the title, in the form of `matched`. The field is missing if there are none.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub title_matched: Vec<[usize; 2]>,
     /// Thread of the dialogue, if it has one.

@@ -34,8 +34,10 @@ pub(super) fn build(args: &IndexBuildArgs, context: &Context<'_>) -> Result<()> 
     let snapshot = Snapshot::open(&root)?;
     // An update keeps an index from before titles were searched as it is, and only adds new dialogues.
     let indexed = match Lexical::open(&root) {
-        Ok(lexical) if lexical.lacks_titles()? => rebuild_lexical(analyzer, &root, &snapshot, context)?,
-        _ => update_by(analyzer, &root, &snapshot, context)?,
+        Ok(lexical) if lexical.lacks_titles()? => {
+            lexical_by(Lexical::rebuild, analyzer, &root, &snapshot, context)?
+        }
+        _ => lexical_by(Lexical::update, analyzer, &root, &snapshot, context)?,
     };
     let graphs = graphs_by(dense::build, &root, &snapshot, &options(args.graph), context)?;
     Built::report(false, indexed, graphs, &root, context)
@@ -70,7 +72,7 @@ pub(super) fn repair(root: &Path, context: &Context<'_>) -> Result<()> {
     let analyzer = remove_damaged(root, context)?;
     let snapshot = Snapshot::open(root)?;
     if analyzer.is_some() || context.settings.ingest_index {
-        update_by(analyzer, root, &snapshot, context)?;
+        lexical_by(Lexical::update, analyzer, root, &snapshot, context)?;
     }
     let Some(builder) = dense::builder(root) else { return Ok(()) };
     if dense::verify(root).is_err() {
@@ -84,20 +86,9 @@ pub(super) fn repair(root: &Path, context: &Context<'_>) -> Result<()> {
 pub(super) fn rebuild(args: &IndexBuildArgs, context: &Context<'_>) -> Result<()> {
     let root = context.existing_index()?;
     let snapshot = Snapshot::open(&root)?;
-    let indexed = rebuild_lexical(args.analyzer, &root, &snapshot, context)?;
+    let indexed = lexical_by(Lexical::rebuild, args.analyzer, &root, &snapshot, context)?;
     let graphs = graphs_by(dense::rebuild, &root, &snapshot, &options(args.graph), context)?;
     Built::report(true, indexed, graphs, &root, context)
-}
-
-fn rebuild_lexical(
-    analyzer: Option<AnalyzerChoice>,
-    root: &Path,
-    snapshot: &Snapshot,
-    context: &Context<'_>,
-) -> Result<u64> {
-    let mut progress = progress(snapshot, context);
-    let mut show = |done| progress.set(done, done);
-    Lexical::rebuild(analyzer, root, snapshot, &signals::stopped, &mut show)
 }
 
 impl Built {
@@ -189,10 +180,15 @@ fn graphs_by(
 
 /// Updates the lexical index to the dialogues of a snapshot. Returns the number of utterances added to the index.
 pub(super) fn update(root: &Path, snapshot: &Snapshot, context: &Context<'_>) -> Result<u64> {
-    update_by(None, root, snapshot, context)
+    lexical_by(Lexical::update, None, root, snapshot, context)
 }
 
-fn update_by(
+/// Function that builds the lexical index: `Lexical::update` or `Lexical::rebuild`.
+type MakeLexical =
+    fn(Option<AnalyzerChoice>, &Path, &Snapshot, &dyn Fn() -> bool, &mut dyn FnMut(u64)) -> Result<u64>;
+
+fn lexical_by(
+    make: MakeLexical,
     analyzer: Option<AnalyzerChoice>,
     root: &Path,
     snapshot: &Snapshot,
@@ -200,7 +196,7 @@ fn update_by(
 ) -> Result<u64> {
     let mut progress = progress(snapshot, context);
     let mut show = |done| progress.set(done, done);
-    Lexical::update(analyzer, root, snapshot, &signals::stopped, &mut show)
+    make(analyzer, root, snapshot, &signals::stopped, &mut show)
 }
 
 fn progress<'a>(snapshot: &Snapshot, context: &Context<'a>) -> ProgressBar<'a> {
