@@ -59,9 +59,16 @@ pub trait Engine: Send + Sync {
     /// Returns a query that contains at most `most` terms: the most informative terms of a text.
     fn informative_terms(&self, text: &str, kind: Kind, most: usize) -> Result<KeywordQuery>;
 
-    /// Returns the names of speakers that are equal to `name` or start with `name` and a space, sorted. Returns at most
-    /// `most` names. An empty `name` stands for all speakers. An engine without an index of the speakers returns none.
-    fn speakers(&self, _name: &str, _most: usize) -> Result<Vec<String>> {
+    /// Returns, for each of the names, the speakers that [`is_called`](super::speakers::is_called) accepts, at most
+    /// `most` for each name. An index with many speakers may find only those in usual upper and lower case. An engine
+    /// without an index of the speakers returns none.
+    fn speakers(&self, names: &[&str], _most: usize) -> Result<Vec<Vec<String>>> {
+        Ok(vec![Vec::new(); names.len()])
+    }
+
+    /// Returns the names of all speakers, sorted, but at most `most`. An engine without an index of the speakers returns
+    /// none.
+    fn all_speakers(&self, _most: usize) -> Result<Vec<String>> {
         Ok(Vec::new())
     }
 

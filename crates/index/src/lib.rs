@@ -28,6 +28,7 @@ pub mod engine;
 pub mod lexical;
 pub mod location;
 pub mod sealed;
+pub mod speakers;
 pub mod vectors;
 
 pub use admitted::Admitted;

@@ -10,7 +10,7 @@ use std::ops::Range;
 
 use turnwise_core::Result;
 use turnwise_corpus::Role;
-use turnwise_index::{engine::Engine, vectors::Kind};
+use turnwise_index::{engine::Engine, speakers::is_called, vectors::Kind};
 use turnwise_text::dates::named_dates;
 
 /// Maximum number of speakers with the same first name. If there are more, the first name alone names nobody.
@@ -43,17 +43,15 @@ impl NamedSpeakers {
     pub(super) fn find(engine: &dyn Engine, query: &str) -> Result<Self> {
         let mut found = NamedSpeakers::default();
         let words = words(query);
-        let analyzer = engine.analyzer();
+        let mut called = speakers_of_words(engine, query, &words)?;
         let (mut few, mut dates) = (None, None);
         let mut n = 0;
         while n < words.len() {
             let word = &query[words[n].clone()];
             let is_capital = word.chars().next().is_some_and(char::is_uppercase);
+            let speakers = called[n].take();
             n += 1;
-            if analyzer.is_function_word(word) || !matches!(Role::from(word), Role::Other(_)) {
-                continue;
-            }
-            let mut speakers = with_name(engine, word)?;
+            let Some(mut speakers) = speakers else { continue };
             if speakers.is_empty() && is_capital && (n > 1 || possessive(query, words[n - 1].end)) {
                 let is_date = dates.get_or_insert_with(|| named_dates(query)).iter();
                 if !is_date.clone().any(|date| date.text.contains(&words[n - 1].start))
@@ -68,13 +66,14 @@ impl NamedSpeakers {
             }
             let many = speakers.len() > NAMESAKES;
             if let (true, Some(next)) = (many, words.get(n)) {
-                speakers.extend(with_name(engine, &query[words[n - 1].start..next.end])?);
+                let two = &query[words[n - 1].start..next.end];
+                speakers.extend(engine.speakers(&[two], NAMESAKES + 1)?.into_iter().flatten());
             }
             // The longest name in the query: "Ann Smith" names fewer speakers than "Ann".
             let mut end = n;
             while let Some(next) = words.get(end) {
-                let start = query[words[n - 1].start..next.end].to_lowercase();
-                if !speakers.iter().any(|speaker| begins_with(speaker, &start)) {
+                let name = &query[words[n - 1].start..next.end];
+                if !speakers.iter().any(|speaker| is_called(speaker, name)) {
                     break;
                 }
                 end += 1;
@@ -85,7 +84,7 @@ impl NamedSpeakers {
             if end == n && !(is_capital && n > 1) && !possessive(query, words[n - 1].end) {
                 let is_few = match few {
                     Some(few) => few,
-                    None => engine.speakers("", FEW_SPEAKERS + 1)?.len() <= FEW_SPEAKERS,
+                    None => engine.all_speakers(FEW_SPEAKERS + 1)?.len() <= FEW_SPEAKERS,
                 };
                 few = Some(is_few);
                 if !is_few {
@@ -93,8 +92,8 @@ impl NamedSpeakers {
                 }
             }
             let range = words[n - 1].start..words[end - 1].end;
-            let name = query[range.clone()].to_lowercase();
-            let named = speakers.into_iter().filter(|speaker| begins_with(speaker, &name));
+            let name = &query[range.clone()];
+            let named = speakers.into_iter().filter(|speaker| is_called(speaker, name));
             found.add(query, range, &words[..n], named);
             n = end;
         }
@@ -164,10 +163,25 @@ fn words(text: &str) -> Vec<Range<usize>> {
     words
 }
 
-/// Returns whether the name of a speaker is `start`, or begins with the words of `start`. `start` is in lower case.
-fn begins_with(speaker: &str, start: &str) -> bool {
-    let speaker = speaker.to_lowercase();
-    speaker.strip_prefix(start).is_some_and(|rest| rest.is_empty() || rest.starts_with(' '))
+/// Returns the speakers called by each of the words of a query; `None` for a word that is no name: a function word or a role
+/// such as "user".
+fn speakers_of_words(
+    engine: &dyn Engine,
+    query: &str,
+    words: &[Range<usize>],
+) -> Result<Vec<Option<Vec<String>>>> {
+    let analyzer = engine.analyzer();
+    let can_be_name =
+        |word: &str| !analyzer.is_function_word(word) && matches!(Role::from(word), Role::Other(_));
+    let names: Vec<Option<&str>> =
+        words.iter().map(|word| Some(&query[word.clone()]).filter(|word| can_be_name(word))).collect();
+    let asked: Vec<&str> = names.iter().flatten().copied().collect();
+    let mut speakers = match asked.is_empty() {
+        true => Vec::new(),
+        false => engine.speakers(&asked, NAMESAKES + 1)?,
+    }
+    .into_iter();
+    Ok(names.into_iter().map(|name| name.map(|_| speakers.next().unwrap_or_default())).collect())
 }
 
 /// Returns whether a possessive "'s" follows at byte `at` of a text.
@@ -185,19 +199,6 @@ fn is_addressed(query: &str, range: &Range<usize>, before: Option<&str>) -> bool
         || before.is_some_and(|word| GREETINGS.binary_search(&word.to_lowercase().as_str()).is_ok())
 }
 
-/// Returns the speakers whose name is `name`, or begins with it, in usual upper and lower case.
-fn with_name(engine: &dyn Engine, name: &str) -> Result<Vec<String>> {
-    let lower = name.to_lowercase();
-    let mut variants = vec![name.to_owned(), capitalized(&lower), name.to_uppercase(), lower];
-    variants.sort_unstable();
-    variants.dedup();
-    let mut speakers = Vec::new();
-    for variant in &variants {
-        speakers.extend(engine.speakers(variant, NAMESAKES + 1)?);
-    }
-    Ok(speakers)
-}
-
 /// Minimum number of letters of a short form of a name.
 const SHORT_NAME: usize = 3;
 
@@ -207,7 +208,7 @@ fn by_short_name(engine: &dyn Engine, name: &str) -> Result<Option<String>> {
     if name.chars().count() < SHORT_NAME || !name.chars().all(char::is_alphabetic) {
         return Ok(None);
     }
-    let all = engine.speakers("", FEW_SPEAKERS + 1)?;
+    let all = engine.all_speakers(FEW_SPEAKERS + 1)?;
     if all.len() > FEW_SPEAKERS {
         return Ok(None);
     }
@@ -216,21 +217,6 @@ fn by_short_name(engine: &dyn Engine, name: &str) -> Result<Option<String>> {
         matches!(Role::from(speaker.as_str()), Role::Other(_)) && speaker.to_lowercase().starts_with(&start)
     });
     Ok(named.next().filter(|_| named.next().is_none()))
-}
-
-/// Returns a name with the first letter of each word in upper case.
-fn capitalized(name: &str) -> String {
-    let mut start = true;
-    let mut capitalized = String::with_capacity(name.len());
-    for c in name.chars() {
-        if start {
-            capitalized.extend(c.to_uppercase());
-        } else {
-            capitalized.push(c);
-        }
-        start = c == ' ';
-    }
-    capitalized
 }
 
 #[cfg(test)]

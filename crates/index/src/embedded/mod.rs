@@ -16,6 +16,7 @@ use super::{
     dense::DenseReader,
     engine::{Capabilities, Engine, KeywordQuery, SearchModes, View},
     lexical::{Lexical, detect_analyzer},
+    speakers::{SpeakerCache, is_called},
     vectors::{Kind, Recipe, VectorReader},
 };
 use turnwise_core::{
@@ -30,9 +31,6 @@ use turnwise_text::{Analyzer, dates::DateRange};
 const LONG_LEXICAL_TAIL: u64 = 50_000;
 /// If more than this number of dialogues are not in the vector graphs, the user gets a note.
 const LONG_TAIL: usize = 10_000;
-
-/// Maximum number of speakers whose names are kept in memory.
-const CACHED_SPEAKERS: usize = 100;
 
 /// Minimum number of vectors from which the spread of the cosines is estimated.
 const MIN_SPREAD_ROWS: u64 = 100;
@@ -50,8 +48,7 @@ pub struct Embedded {
     dense: Option<DenseReader>,
     /// Cached filter results, most recently used first.
     filters: Mutex<Vec<Arc<Filtered>>>,
-    /// All names of speakers; `None` if there are too many to search them one by one.
-    speakers: OnceLock<Option<Vec<String>>>,
+    speakers: SpeakerCache,
 }
 
 impl Embedded {
@@ -65,7 +62,7 @@ impl Embedded {
             dense,
             snapshot,
             filters: Mutex::default(),
-            speakers: OnceLock::new(),
+            speakers: SpeakerCache::default(),
         })
     }
 
@@ -209,21 +206,22 @@ impl Engine for Embedded {
         Ok(KeywordQuery::of_terms(self.lexical()?.informative_terms(text, kind, most)?.terms().to_vec()))
     }
 
-    fn speakers(&self, name: &str, most: usize) -> Result<Vec<String>> {
+    fn speakers(&self, names: &[&str], most: usize) -> Result<Vec<Vec<String>>> {
         let lexical = self.lexical()?;
-        let all = match self.speakers.get() {
-            Some(all) => all,
-            None => {
-                let all = lexical.speakers("", CACHED_SPEAKERS + 1)?;
-                self.speakers.get_or_init(|| Some(all).filter(|all| all.len() <= CACHED_SPEAKERS))
-            }
+        let all = self.speakers.all(|most| lexical.all_speakers(most))?;
+        let of = |name: &&str| match all {
+            Some(all) => Ok(all.iter().filter(|known| is_called(known, name)).take(most).cloned().collect()),
+            None => lexical.speakers(name, most),
         };
-        let Some(all) = all else { return lexical.speakers(name, most) };
-        let fits = |speaker: &&String| {
-            let rest = speaker.strip_prefix(name);
-            rest.is_some_and(|rest| name.is_empty() || rest.is_empty() || rest.starts_with(' '))
-        };
-        Ok(all.iter().filter(fits).take(most).cloned().collect())
+        names.iter().map(of).collect()
+    }
+
+    fn all_speakers(&self, most: usize) -> Result<Vec<String>> {
+        let lexical = self.lexical()?;
+        match self.speakers.all(|most| lexical.all_speakers(most))? {
+            Some(all) => Ok(all.iter().take(most).cloned().collect()),
+            None => lexical.all_speakers(most),
+        }
     }
 
     fn absent_terms(&self, terms: &[String]) -> Result<Vec<String>> {

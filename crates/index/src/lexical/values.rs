@@ -8,23 +8,35 @@ use super::{
     Lexical,
     side::{DAMAGED, Side},
 };
-use crate::vectors::Kind;
+use crate::{speakers::spellings, vectors::Kind};
 use turnwise_core::error::Result;
 use turnwise_corpus::filter::FactNames;
 
 impl Lexical {
-    /// Returns the names of speakers that are equal to `name` or start with `name` and a space, sorted. Returns at most
-    /// `most` names. An empty `name` stands for all speakers.
+    /// Returns the names of speakers that are equal to `name` or start with `name` and a space, in usual upper and lower
+    /// case, sorted. Returns at most `most` names.
     pub fn speakers(&self, name: &str, most: usize) -> Result<Vec<String>> {
+        let starts = spellings(name).into_iter().flat_map(|name| [(format!("{name} "), false), (name, true)]);
+        self.speakers_from(starts, most)
+    }
+
+    /// Returns the names of all speakers, sorted. Returns at most `most` names.
+    pub fn all_speakers(&self, most: usize) -> Result<Vec<String>> {
+        self.speakers_from([(String::new(), false)], most)
+    }
+
+    /// Returns the names of speakers that start with one of the texts, or that are equal to it if its flag is true.
+    fn speakers_from(
+        &self,
+        starts: impl IntoIterator<Item = (String, bool)>,
+        most: usize,
+    ) -> Result<Vec<String>> {
         let side = self.side(Kind::Utterances);
         side.guarded(DAMAGED, || {
             let speaker = FactNames::of("speaker")?;
             let mut found = BTreeSet::new();
-            let spaced = format!("{name} ");
-            let starts: &[&str] = if name.is_empty() { &[""] } else { &[name, &spaced] };
-            for start in starts {
-                let exact = *start == name && !name.is_empty();
-                read(side, &speaker.text(start), exact, most, |fact| {
+            for (start, exact) in starts {
+                read(side, &speaker.text(&start), exact, most, |fact| {
                     found.extend(speaker.value(fact).map(str::to_owned));
                 })
                 .map_err(|e| side.failed(&e))?;
@@ -146,7 +158,10 @@ mod tests {
         ] {
             assert_eq!(lexical.has_time(first, after).unwrap(), expected, "{first} to {after}");
         }
-        assert_eq!(lexical.speakers("", 9).unwrap(), ["Ann Smith", "Annabel", "a"]);
-        assert_eq!(lexical.speakers("Ann", 9).unwrap(), ["Ann Smith"]);
+        assert_eq!(lexical.all_speakers(9).unwrap(), ["Ann Smith", "Annabel", "a"]);
+        for name in ["Ann", "ann", "ANN SMITH"] {
+            assert_eq!(lexical.speakers(name, 9).unwrap(), ["Ann Smith"], "{name}");
+        }
+        assert_eq!(lexical.speakers("Annab", 9).unwrap(), [""; 0]);
     }
 }
