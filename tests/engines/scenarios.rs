@@ -129,6 +129,17 @@ fn requests() -> Vec<(String, SearchRequest)> {
                 ..hybrid("thanks")
             },
         ),
+        // A name in lower case is a name only because there are few speakers.
+        ("a speaker".to_owned(), SearchRequest { candidates: 10_000, ..hybrid("ann late parcel") }),
+        ("two speakers".to_owned(), SearchRequest { candidates: 10_000, ..hybrid("refund by Bo and ÇE") }),
+        (
+            "dialogues of a speaker".to_owned(),
+            SearchRequest {
+                of: HitKind::Dialogues,
+                candidates: 10_000,
+                ..hybrid("what did Ann say about the hotel")
+            },
+        ),
         ("a date".to_owned(), SearchRequest { candidates: 10_000, ..hybrid("parcel late in March 2026") }),
         (
             "a date of dialogues".to_owned(),

@@ -13,6 +13,11 @@ pub fn is_called(speaker: &str, name: &str) -> bool {
     speaker.strip_prefix(&name.to_lowercase()).is_some_and(|rest| rest.is_empty() || rest.starts_with(' '))
 }
 
+/// Returns the first `most` of the speakers that are called by a name.
+pub fn called<'a>(speakers: impl IntoIterator<Item = &'a String>, name: &str, most: usize) -> Vec<String> {
+    speakers.into_iter().filter(|speaker| is_called(speaker, name)).take(most).cloned().collect()
+}
+
 /// Names of all speakers of an index with few speakers, read at the first use.
 #[derive(Debug, Default)]
 pub struct SpeakerCache(OnceLock<Option<Vec<String>>>);

@@ -6,6 +6,7 @@ use super::{
 use turnwise_core::error::{Error, Result};
 use turnwise_index::{
     engine::{Capabilities, Engine, KeywordQuery, SearchModes, View, unsupported},
+    speakers::{SpeakerCache, called},
     vectors::{Kind, Recipe},
 };
 use turnwise_store::Totals;
@@ -17,6 +18,7 @@ pub struct Milvus {
     pub(super) manifest: Manifest,
     analyzer: Analyzer,
     totals: Totals,
+    speakers: SpeakerCache,
 }
 
 impl Milvus {
@@ -30,7 +32,7 @@ impl Milvus {
     pub(super) fn of(connection: Connection, manifest: Manifest) -> Result<Self> {
         let analyzer = manifest.analyzer()?;
         let totals = connection.totals(&manifest)?;
-        Ok(Milvus { connection, manifest, analyzer, totals })
+        Ok(Milvus { connection, manifest, analyzer, totals, speakers: SpeakerCache::default() })
     }
 
     pub(super) fn collection(&self, kind: Kind) -> String {
@@ -120,6 +122,28 @@ impl Engine for Milvus {
         );
         let warnings = if words.terms.len() > most { vec![note] } else { Vec::new() };
         Ok(KeywordQuery { warnings, ..words })
+    }
+
+    fn speakers(&self, names: &[&str], most: usize) -> Result<Vec<Vec<String>>> {
+        if !self.manifest.speakers {
+            return Ok(vec![Vec::new(); names.len()]);
+        }
+        let read = |most| self.connection.all_speakers(&self.manifest, most);
+        match self.speakers.all(read)? {
+            Some(all) => Ok(names.iter().map(|name| called(all, name, most)).collect()),
+            None => self.connection.speakers(&self.manifest, names, most),
+        }
+    }
+
+    fn all_speakers(&self, most: usize) -> Result<Vec<String>> {
+        if !self.manifest.speakers {
+            return Ok(Vec::new());
+        }
+        let read = |most| self.connection.all_speakers(&self.manifest, most);
+        match self.speakers.all(read)? {
+            Some(all) => Ok(all.iter().take(most).cloned().collect()),
+            None => read(most),
+        }
     }
 
     fn percentile(&self, _: Kind, _: Kind, _: f32) -> Result<Option<f64>> {

@@ -36,6 +36,10 @@ pub struct Manifest {
     /// titles were searched created the generation.
     #[serde(default)]
     pub(super) titles: bool,
+    /// True if the generation has a collection with the names of the speakers. False if an older version of turnwise created
+    /// the generation.
+    #[serde(default)]
+    pub(super) speakers: bool,
     /// Recipe of the vectors (encoder and options); `None` if there are no vectors.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub recipe: Option<Recipe>,
@@ -48,7 +52,15 @@ impl Manifest {
         words: Option<String>,
         recipe: Option<Recipe>,
     ) -> Self {
-        Manifest { format: FORMAT, generation, analyzer: analyzer.to_string(), words, titles: true, recipe }
+        Manifest {
+            format: FORMAT,
+            generation,
+            analyzer: analyzer.to_string(),
+            words,
+            titles: true,
+            speakers: true,
+            recipe,
+        }
     }
 
     pub(super) fn read(place: &str, text: &str) -> Result<Self> {
@@ -90,8 +102,13 @@ impl Manifest {
         format!("{name}_g{}_records", self.generation)
     }
 
-    /// Returns the names of the three collections: records, utterances and dialogues. `name` is the alias of the
-    /// dialogues.
+    /// Returns the name of the collection that contains the names of the speakers. `name` is the alias of the dialogues.
+    pub(super) fn speakers(&self, name: &str) -> String {
+        format!("{name}_g{}_speakers", self.generation)
+    }
+
+    /// Returns the names of the three collections with the data of each dialogue: records, utterances and dialogues.
+    /// `name` is the alias of the dialogues.
     pub(super) fn collections(&self, name: &str) -> [String; 3] {
         [self.records(name), self.rows(name, Kind::Utterances), self.rows(name, Kind::Dialogues)]
     }
@@ -102,9 +119,9 @@ impl Manifest {
             let recipe = manifest.recipe.as_ref();
             recipe.map(|r| (r.fingerprint, r.prompt.clone(), r.dialogue_mode, r.pooling))
         };
-        let words =
-            |manifest: &Manifest| (manifest.analyzer.clone(), manifest.words.clone(), manifest.titles);
-        words(self) == words(other) && recipe(self) == recipe(other)
+        let words = |manifest: &Manifest| (manifest.analyzer.clone(), manifest.words.clone());
+        let parts = |manifest: &Manifest| (manifest.titles, manifest.speakers);
+        words(self) == words(other) && parts(self) == parts(other) && recipe(self) == recipe(other)
     }
 }
 
@@ -189,10 +206,9 @@ impl Connection {
     }
 
     fn remove(&self, manifest: &Manifest) -> Result<()> {
-        for collection in manifest.collections(&self.target.name) {
-            self.drop_if_there(&collection)?;
-        }
-        Ok(())
+        let name = &self.target.name;
+        let speakers = manifest.speakers.then(|| manifest.speakers(name));
+        manifest.collections(name).iter().chain(&speakers).try_for_each(|each| self.drop_if_there(each))
     }
 
     pub(super) fn drop_if_there(&self, collection: &str) -> Result<()> {

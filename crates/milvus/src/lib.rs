@@ -26,6 +26,7 @@ mod names;
 mod reading;
 mod rows;
 mod schema;
+mod speakers;
 mod target;
 mod vector_source;
 mod view;

@@ -52,6 +52,9 @@ fn state(connection: &Connection) -> Result<ChangeToken> {
         // This query finds no rows, because no row has an empty key. It fails if the collection is not loaded.
         connection.rows(collection, "key == \"\"", &["key"])?;
     }
+    if manifest.speakers {
+        connection.first_rows(&manifest.speakers(name), "id == \"\"", &["id"], 1)?;
+    }
     let totals = connection.totals(&manifest)?;
     Ok(ChangeToken::new(format!("{manifest:?} {totals:?}")))
 }

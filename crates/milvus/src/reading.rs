@@ -59,22 +59,34 @@ impl Connection {
 
     /// Reads the given columns of the rows that match the expression `filter`. Reads at most [`DEEPEST`] rows.
     pub(super) fn rows(&self, collection: &str, filter: &str, columns: &[&str]) -> Result<QueryResults> {
-        self.query(collection, filter, columns)?.map_err(|e| failed(&self.target, "reading", &e))
+        self.first_rows(collection, filter, columns, DEEPEST)
     }
 
-    /// Reads rows like [`Self::rows`]. If the response is too large for the client, returns `Ok(Err(failure))`, because
+    /// Reads rows like [`Self::rows`], but at most `most`.
+    pub(super) fn first_rows(
+        &self,
+        collection: &str,
+        filter: &str,
+        columns: &[&str],
+        most: usize,
+    ) -> Result<QueryResults> {
+        self.query(collection, filter, columns, most)?.map_err(|e| failed(&self.target, "reading", &e))
+    }
+
+    /// Reads rows like [`Self::first_rows`]. If the response is too large for the client, returns `Ok(Err(failure))`, because
     /// the caller can then request fewer rows. Returns any other failure as `Err`.
     fn query(
         &self,
         collection: &str,
         filter: &str,
         columns: &[&str],
+        most: usize,
     ) -> Result<Result<QueryResults, Failure>> {
         let request = QueryRequest::builder()
             .collection_name(collection)
             .filter(filter)
             .output_fields(columns.iter().copied())
-            .limit(DEEPEST as i64)
+            .limit(most as i64)
             .consistency_level(self.target.consistency)
             .build();
         match wait(async { self.client.query(request?).await })? {
@@ -99,7 +111,7 @@ impl Connection {
         while let Some(part) = parts.pop() {
             let quoted: Vec<String> = part.iter().map(|name| names::quoted(name)).collect();
             let filter = format!("{column} in [{}]", quoted.join(", "));
-            match self.query(collection, &filter, wanted)? {
+            match self.query(collection, &filter, wanted, DEEPEST)? {
                 Ok(results) if columns(&results).texts(column).len() < DEEPEST => {
                     visit(&columns(&results))?;
                 }

@@ -333,7 +333,7 @@ impl Pieces {
     }
 
     pub(super) fn into_columns(self) -> Vec<FieldData> {
-        let nothing = vec![vec![1.0, 0.0]; self.ids.len()];
+        let nothing = no_vectors(self.ids.len());
         vec![
             text("id", self.ids),
             text("key", self.keys),
@@ -342,9 +342,22 @@ impl Pieces {
             number("pieces", self.counts),
             text("corpus", self.corpora),
             text("json", self.texts),
-            FieldData::FloatVector { name: "nothing".into(), values: nothing },
+            nothing,
         ]
     }
+}
+
+/// Returns the vector column of a collection without vectors.
+fn no_vectors(rows: usize) -> FieldData {
+    FieldData::FloatVector { name: "nothing".into(), values: vec![vec![1.0, 0.0]; rows] }
+}
+
+/// Returns the columns of the rows for names of speakers.
+pub(super) fn speakers<'a>(names: impl Iterator<Item = &'a str>) -> Vec<FieldData> {
+    let names: Vec<String> = names.map(str::to_owned).collect();
+    let folded = names.iter().map(|name| names::folded(name)).collect();
+    let nothing = no_vectors(names.len());
+    vec![text("id", names), text("folded", folded), nothing]
 }
 
 /// Splits a record into one or more pieces of at most [`PIECE`] bytes.

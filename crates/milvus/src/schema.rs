@@ -19,6 +19,7 @@ use super::{
     generations::{Manifest, PROPERTY},
     names,
     rows::MOST_FACTS,
+    speakers::LONGEST_NAME,
     target::Target,
 };
 use turnwise_core::{
@@ -98,7 +99,10 @@ impl Connection {
         for (collection, schema) in schemas(&self.target.name, manifest) {
             let has = |name: &str| schema.get_fields().iter().any(|field| field.get_name() == name);
             let mut indexes = match has("nothing") {
-                true => vec![plain_index("nothing", IndexType::Flat, MetricType::L2), inverted_index("key")],
+                true => vec![
+                    plain_index("nothing", IndexType::Flat, MetricType::L2),
+                    inverted_index(if has("key") { "key" } else { "folded" }),
+                ],
                 false => self.indexes(manifest.recipe.as_ref().map(|recipe| recipe.dim)),
             };
             if has(TITLE_TERMS) {
@@ -238,10 +242,16 @@ fn corpus() -> FieldSchema {
     text_field("corpus", names::LONGEST_TEXT).partition_key(true)
 }
 
-fn schemas(name: &str, manifest: &Manifest) -> [(String, CollectionSchema); 3] {
+/// Returns the names of the collections of a generation with their schemas. The collection of dialogues is the last one.
+fn schemas(name: &str, manifest: &Manifest) -> Vec<(String, CollectionSchema)> {
     let [records, utterances, dialogues] = manifest.collections(name);
     let of = |kind| rows(manifest, kind);
-    [(records, self::records()), (utterances, of(Kind::Utterances)), (dialogues, of(Kind::Dialogues))]
+    let mut schemas = vec![(records, self::records()), (utterances, of(Kind::Utterances))];
+    if manifest.speakers {
+        schemas.push((manifest.speakers(name), speakers()));
+    }
+    schemas.push((dialogues, of(Kind::Dialogues)));
+    schemas
 }
 
 /// Column with the weighted terms of `words`.
@@ -303,8 +313,20 @@ fn records() -> CollectionSchema {
         .add_field(field("pieces", DataType::Int64))
         .add_field(corpus())
         .add_field(text_field("json", names::LONGEST_TEXT))
-        // Milvus requires a vector column in every collection.
-        .add_field(field("nothing", DataType::FloatVector).dimension(2))
+        .add_field(no_vector())
+}
+
+/// Returns the schema of the names of speakers. The name is the id. `folded` is the name in lower case.
+fn speakers() -> CollectionSchema {
+    CollectionSchema::new()
+        .add_field(text_field("id", LONGEST_NAME).primary_key(true))
+        .add_field(text_field("folded", LONGEST_NAME))
+        .add_field(no_vector())
+}
+
+/// Returns the column of a collection without vectors. Milvus requires a vector column in every collection.
+fn no_vector() -> FieldSchema {
+    field("nothing", DataType::FloatVector).dimension(2)
 }
 
 pub(super) fn missing(target: &Target) -> Error {

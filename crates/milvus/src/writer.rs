@@ -161,7 +161,14 @@ impl MilvusWriter {
         replacement: Option<NextGeneration>,
     ) -> Result<Self> {
         Ok(MilvusWriter {
-            writer: Writer { words: WordsColumn::of(&manifest)?, connection, manifest, source, cut: 0 },
+            writer: Writer {
+                words: WordsColumn::of(&manifest)?,
+                connection,
+                manifest,
+                source,
+                speakers: HashSet::new(),
+                cut: 0,
+            },
             known: HashMap::new(),
             pending: Vec::new(),
             pending_bytes: 0,

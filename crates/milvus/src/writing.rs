@@ -14,7 +14,8 @@ use super::{
     connection::Connection,
     generations::Manifest,
     names,
-    rows::{Pieces, Rows, WordsColumn, key_text, pieces},
+    rows::{self, Pieces, Rows, WordsColumn, key_text, pieces},
+    speakers,
     vector_source::{self, VectorInput, VectorSource},
 };
 use turnwise_core::{
@@ -28,6 +29,8 @@ const ROWS: usize = 4_000;
 /// The waiting rows are sent when their size reaches this number of bytes.
 const BYTES: usize = 16 << 20;
 pub(super) const NAMED: usize = 1_000;
+/// Maximum number of names of speakers that a writer remembers.
+const KNOWN_SPEAKERS: usize = 100_000;
 
 pub(super) struct Writer {
     pub(super) connection: Connection,
@@ -35,6 +38,8 @@ pub(super) struct Writer {
     pub(super) words: WordsColumn,
     /// Source of the vectors; `None` if the rows have no vectors.
     pub(super) source: Option<Box<dyn VectorSource>>,
+    /// Names of speakers that this writer has written.
+    pub(super) speakers: HashSet<String>,
     /// Number of rows whose text was truncated to the maximum length of a column.
     pub(super) cut: u64,
 }
@@ -51,21 +56,39 @@ impl Writer {
         self.manifest.records(&self.connection.target.name)
     }
 
-    /// Returns the names of the three collections: records, utterances and dialogues.
+    /// Returns the names of the three collections with the data of each dialogue.
     fn collections(&self) -> [String; 3] {
         self.manifest.collections(&self.connection.target.name)
     }
 
-    /// Writes the rows of dialogues first. Then writes their records, which make the new versions current. Finally,
-    /// removes the old versions of the dialogues in `replaced`.
+    /// Writes the names of the speakers and the rows of dialogues first. Then writes their records, which make the new
+    /// versions current. Finally, removes the old versions of the dialogues in `replaced`.
     pub(super) fn write(
         &mut self,
         dialogues: &[(Dialogue, Version)],
         replaced: &HashSet<IdKey>,
     ) -> Result<()> {
+        self.write_speakers(dialogues)?;
         self.write_rows(dialogues)?;
         self.write_records(dialogues)?;
         self.remove_old_versions(dialogues, replaced)
+    }
+
+    fn write_speakers(&mut self, dialogues: &[(Dialogue, Version)]) -> Result<()> {
+        if !self.manifest.speakers {
+            return Ok(());
+        }
+        let names = speakers::of(dialogues.iter().map(|(dialogue, _)| dialogue));
+        let new: Vec<&str> = names.into_iter().filter(|name| !self.speakers.contains(*name)).collect();
+        for some in new.chunks(ROWS) {
+            let columns = rows::speakers(some.iter().copied());
+            self.upsert(&self.manifest.speakers(&self.connection.target.name), columns)?;
+        }
+        if self.speakers.len() > KNOWN_SPEAKERS {
+            self.speakers.clear();
+        }
+        self.speakers.extend(new.into_iter().map(str::to_owned));
+        Ok(())
     }
 
     fn write_rows(&mut self, dialogues: &[(Dialogue, Version)]) -> Result<()> {
@@ -160,8 +183,10 @@ impl Writer {
     /// Flushes the buffers of the server. Without a flush, no data is lost, but searches must scan all new rows.
     pub(super) fn flush(&self) -> Result<()> {
         let most = self.connection.target.timeout.as_millis().try_into().unwrap_or(i64::MAX);
-        let request =
-            FlushRequest::builder().collection_names(self.collections()).wait_flushed_ms(most).build();
+        let name = &self.connection.target.name;
+        let speakers = self.manifest.speakers.then(|| self.manifest.speakers(name));
+        let collections = self.collections().into_iter().chain(speakers);
+        let request = FlushRequest::builder().collection_names(collections).wait_flushed_ms(most).build();
         self.connection.call("flushing", async { self.connection.client.flush(request?).await }).map(drop)
     }
 

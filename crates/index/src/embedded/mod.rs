@@ -16,7 +16,7 @@ use super::{
     dense::DenseReader,
     engine::{Capabilities, Engine, KeywordQuery, SearchModes, View},
     lexical::{Lexical, detect_analyzer},
-    speakers::{SpeakerCache, is_called},
+    speakers::{SpeakerCache, called},
     vectors::{Kind, Recipe, VectorReader},
 };
 use turnwise_core::{
@@ -210,7 +210,7 @@ impl Engine for Embedded {
         let lexical = self.lexical()?;
         let all = self.speakers.all(|most| lexical.all_speakers(most))?;
         let of = |name: &&str| match all {
-            Some(all) => Ok(all.iter().filter(|known| is_called(known, name)).take(most).cloned().collect()),
+            Some(all) => Ok(called(all, name, most)),
             None => lexical.speakers(name, most),
         };
         names.iter().map(of).collect()
