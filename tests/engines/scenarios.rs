@@ -5,8 +5,7 @@ use std::{collections::BTreeSet, ops::Range};
 use turnwise_core::ids::DialogueId;
 use turnwise_corpus::Dialogue;
 use turnwise_search::{
-    Fusion, FusionMethod, FusionOptions, Group, Hit, HitKind, Mode, Rerank, RerankMethod, SearchRequest,
-    Searcher,
+    Fusion, FusionMethod, Group, Hit, HitKind, Mode, Rerank, RerankMethod, SearchRequest, Searcher,
 };
 use turnwise_store::PutOutcome;
 
@@ -27,16 +26,9 @@ const CLIENTS: usize = 20;
 const DIALOGUES: usize = 100;
 
 /// Returns a search request. Its lists of candidates are complete: engines can cut off a shorter list differently if
-/// candidates at its end have equal scores. Its dense weight is set: otherwise, a local index reduces it, because the
-/// random turns of a dialogue have nothing in common. Other engines do not.
+/// candidates at its end have equal scores.
 fn request(query: &str) -> SearchRequest {
-    SearchRequest {
-        query: query.to_owned(),
-        k: 10,
-        candidates: 10 * DIALOGUES,
-        fusion: Some(FusionOptions { dense: Some(1.0), ..FusionOptions::default() }),
-        ..SearchRequest::default()
-    }
+    SearchRequest { query: query.to_owned(), k: 10, candidates: 10 * DIALOGUES, ..SearchRequest::default() }
 }
 
 /// Returns search requests with all modes, fusion methods, filters and other options, each with a description.
@@ -359,6 +351,22 @@ pub fn compare_with_local(scenario: Scenario, engine: &dyn TestEngine, restart: 
     compare(scenario, &local, engine);
 }
 
+/// Checks that two engines estimate nearly the same spread of the cosines of random pairs.
+#[cfg(feature = "milvus")]
+fn compare_spreads(reference: &dyn TestEngine, engine: &dyn TestEngine) {
+    let (expected, found) = (reference.searcher(), engine.searcher());
+    use turnwise_index::vectors::Kind;
+    for from in Kind::ALL {
+        for to in Kind::ALL {
+            let spread = |searcher: &Searcher| searcher.engine().spread(from, to).unwrap();
+            let [(center, deviation), (other_center, other_deviation)] =
+                [&expected, &found].map(|searcher| spread(searcher).expect("there are enough vectors"));
+            let same = (center - other_center).abs() < 0.03 && (deviation - other_deviation).abs() < 0.03;
+            assert!(same, "{from:?} {to:?}: {center} {deviation}, {other_center} {other_deviation}");
+        }
+    }
+}
+
 /// Checks that concurrent clients get the same results as a single client.
 pub fn compare_concurrent(engine: &dyn TestEngine) {
     let searcher = engine.searcher();
@@ -393,6 +401,8 @@ fn a_local_index_serves_concurrent_clients() {
 
 #[cfg(feature = "milvus")]
 mod in_milvus {
+    use serde_json::json;
+
     use super::*;
     use turnwise_milvus::Target;
 
@@ -410,8 +420,63 @@ mod in_milvus {
             );
             if corpus.is_some() {
                 compare_concurrent(&engine);
+                let (local, other) = (LocalEngine::new(), MilvusEngine { target: server.target("spreads") });
+                for engine in [&local as &dyn TestEngine, &other] {
+                    engine.ingest(&(0..150).map(|n| dialogue(n, 1)).collect::<Vec<_>>());
+                }
+                compare_spreads(&local, &other);
             }
         }
+    }
+
+    #[test]
+    fn milvus_finds_the_names_of_many_speakers() {
+        let Some(server) = Server::start() else { return };
+        let engine = MilvusEngine { target: server.target("speakers") };
+        let local = LocalEngine::new();
+        let odd = ["Ann 50%", "Ann_B", "Bo \"B\"", "back\\slash", "Çe Özil", "多多", "Ann"];
+        let names = (0..120).map(|n| format!("Ann P{n}")).chain(odd.map(str::to_owned));
+        let dialogues: Vec<Dialogue> = names
+            .enumerate()
+            .map(|(n, name)| {
+                let turns = json!([{"role": "user", "speaker": name, "text": "hello"}]);
+                let mut dialogue: Dialogue =
+                    serde_json::from_value(json!({"id": format!("s{n}"), "turns": turns})).unwrap();
+                dialogue.check().unwrap();
+                dialogue
+            })
+            .collect();
+        engine.ingest(&dialogues);
+        local.ingest(&dialogues);
+        let (expected, found) = (local.searcher(), engine.searcher());
+        let asked = [
+            "ann",
+            "Ann P7",
+            "bo",
+            "ANN_B",
+            "back\\slash",
+            "çe",
+            "Çe",
+            "多多",
+            "Ann 50%",
+            "nobody",
+            "p7",
+            "%",
+            "_",
+        ];
+        let speakers = |searcher: &Searcher, most: usize| {
+            let mut speakers = searcher.engine().speakers(&asked, most).unwrap();
+            speakers.iter_mut().for_each(|names| names.sort_unstable());
+            speakers
+        };
+        assert_eq!(speakers(&expected, 1_000), speakers(&found, 1_000));
+        assert_eq!(speakers(&found, 1_000)[0].len(), 122);
+        // If one name has more speakers than fit into a response, the speakers with the other names are found nevertheless.
+        let few = speakers(&found, 3);
+        assert_eq!((few[0].len(), &few[1..]), (3, &speakers(&expected, 3)[1..]));
+        let all = |searcher: &Searcher, most: usize| searcher.engine().all_speakers(most).unwrap();
+        assert_eq!(all(&expected, 1_000), all(&found, 1_000));
+        assert_eq!((all(&found, 1_000).len(), all(&found, 21).len()), (127, 21));
     }
 
     /// Skipped unless a cluster is set. To run the test:

@@ -91,6 +91,18 @@ pub struct SpokenTurn<'a> {
     pub time: Option<Time>,
 }
 
+impl<'a> SpokenTurn<'a> {
+    /// Returns a turn of a dialogue without its metadata.
+    pub fn of(dialogue: &Dialogue, turn: &'a Turn) -> Self {
+        SpokenTurn {
+            number: turn.number,
+            speaker: Cow::Borrowed(&turn.speaker),
+            text: Cow::Borrowed(&turn.text),
+            time: turn.time.or(dialogue.time),
+        }
+    }
+}
+
 /// Title and turns of a dialogue, for reading many dialogues fast. Texts are borrowed from the record where possible.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SpokenDialogue<'a> {
@@ -103,12 +115,7 @@ pub struct SpokenDialogue<'a> {
 impl<'a> SpokenDialogue<'a> {
     /// Returns the title and the turns of a dialogue.
     pub fn of(dialogue: &'a Dialogue) -> Self {
-        let spoken = |turn: &'a Turn| SpokenTurn {
-            number: turn.number,
-            speaker: Cow::Borrowed(&turn.speaker),
-            text: Cow::Borrowed(&turn.text),
-            time: turn.time.or(dialogue.time),
-        };
+        let spoken = |turn: &'a Turn| SpokenTurn::of(dialogue, turn);
         SpokenDialogue {
             title: dialogue.title.as_deref().map(Cow::Borrowed),
             turns: dialogue.turns.iter().map(spoken).collect(),

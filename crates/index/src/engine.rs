@@ -82,11 +82,6 @@ pub trait Engine: Send + Sync {
         Ok(Vec::new())
     }
 
-    /// Returns a random sample of at most `most` dialogues, always the same. An engine that cannot sample returns none.
-    fn sample(&self, _most: usize) -> Result<Vec<Dialogue>> {
-        Ok(Vec::new())
-    }
-
     /// Returns the percentage, from 0 to 100, of random pairs with a cosine below `cosine`; `None` if unknown. A pair
     /// consists of an item of kind `from` and an item of kind `to`.
     fn percentile(&self, from: Kind, to: Kind, cosine: f32) -> Result<Option<f64>>;
@@ -147,6 +142,9 @@ pub trait View {
     /// Reads a dialogue by the key of its id, with its current version; `None` if it does not exist.
     fn record(&self, dialogue: IdKey) -> Result<Option<(Version, Dialogue)>>;
 
+    /// Reads a random sample of at most `most` dialogues, always the same, with their versions.
+    fn sample(&self, most: usize) -> Result<Vec<(Version, Dialogue)>>;
+
     /// Reads the stored vector of a turn, or of the whole dialogue if `turn` is `None`. Returns `None` if no vector is
     /// stored.
     fn vector<'a>(&'a self, dialogue: &Dialogue, turn: Option<&Turn>) -> Result<Option<Cow<'a, [f32]>>>;
@@ -204,6 +202,14 @@ pub trait View {
     fn prefetch(&self, _kind: Kind, _of: &[Candidate], _what: Prefetch) -> Result<()> {
         Ok(())
     }
+}
+
+/// Minimum number of vectors from which the spread of the cosines is estimated.
+const MIN_SPREAD_ROWS: u64 = 100;
+
+/// Returns whether an engine has enough vectors of both kinds for [`Engine::spread`].
+pub fn spread_is_known(engine: &dyn Engine, from: Kind, to: Kind) -> bool {
+    engine.rows(from).min(engine.rows(to)) >= MIN_SPREAD_ROWS
 }
 
 /// Position in a listing of all dialogues. Each engine has its own order.

@@ -56,7 +56,7 @@ fn capitalized(name: &str) -> String {
         } else {
             capitalized.push(c);
         }
-        start = c == ' ';
+        start = !c.is_alphanumeric();
     }
     capitalized
 }
@@ -77,6 +77,7 @@ mod tests {
             assert_eq!(is_called(speaker, name), expected, "{speaker}: {name}");
         }
         assert_eq!(spellings("aNN lee"), ["ANN LEE", "Ann Lee", "aNN lee", "ann lee"]);
+        assert_eq!(spellings("anne-marie")[1], "Anne-Marie");
     }
 
     #[test]

@@ -1,11 +1,17 @@
 //! Search engine over collections on a Milvus server.
 
+use std::sync::OnceLock;
+
 use super::{
-    connection::Connection, generations::Manifest, reading::DEEPEST, target::Target, view::MilvusView,
+    connection::Connection,
+    generations::Manifest,
+    reading::DEEPEST,
+    target::Target,
+    view::{MilvusView, Spread},
 };
 use turnwise_core::error::{Error, Result};
 use turnwise_index::{
-    engine::{Capabilities, Engine, KeywordQuery, SearchModes, View, unsupported},
+    engine::{Capabilities, Engine, KeywordQuery, SearchModes, View, spread_is_known, unsupported},
     speakers::{SpeakerCache, called},
     vectors::{Kind, Recipe},
 };
@@ -19,6 +25,8 @@ pub struct Milvus {
     analyzer: Analyzer,
     totals: Totals,
     speakers: SpeakerCache,
+    /// Spreads of the cosines, see [`MilvusView::spreads`]. They are measured at the first use.
+    spreads: OnceLock<[Spread; 3]>,
 }
 
 impl Milvus {
@@ -32,7 +40,14 @@ impl Milvus {
     pub(super) fn of(connection: Connection, manifest: Manifest) -> Result<Self> {
         let analyzer = manifest.analyzer()?;
         let totals = connection.totals(&manifest)?;
-        Ok(Milvus { connection, manifest, analyzer, totals, speakers: SpeakerCache::default() })
+        Ok(Milvus {
+            connection,
+            manifest,
+            analyzer,
+            totals,
+            speakers: SpeakerCache::default(),
+            spreads: OnceLock::new(),
+        })
     }
 
     pub(super) fn collection(&self, kind: Kind) -> String {
@@ -148,6 +163,21 @@ impl Engine for Milvus {
 
     fn percentile(&self, _: Kind, _: Kind, _: f32) -> Result<Option<f64>> {
         Ok(None)
+    }
+
+    /// Returns the median and the standard deviation over pairs from a sample of the dialogues.
+    fn spread(&self, from: Kind, to: Kind) -> Result<Option<(f32, f32)>> {
+        if !spread_is_known(self, from, to) {
+            return Ok(None);
+        }
+        let spreads = match self.spreads.get() {
+            Some(spreads) => spreads,
+            None => {
+                let spreads = MilvusView::of(self).spreads()?;
+                self.spreads.get_or_init(|| spreads)
+            }
+        };
+        Ok(spreads[if from == to { to as usize } else { Kind::ALL.len() }])
     }
 
     fn notes(&self, _: Kind, _: SearchModes, _: bool) -> Vec<String> {

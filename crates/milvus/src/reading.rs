@@ -27,6 +27,9 @@ const PIECES: usize = 32;
 /// Maximum number of dialogues that one call of `list_dialogues` reads. This limit keeps the calls short.
 const PAGE: usize = 200;
 
+/// Current version of a dialogue.
+pub(super) type Current = (Version, Dialogue);
+
 pub(super) fn columns(results: &QueryResults) -> Answer<'_> {
     Answer(results.get_output_fields())
 }
@@ -164,7 +167,7 @@ impl Connection {
         after: Option<IdKey>,
         filter: Option<&Filter>,
         most: usize,
-    ) -> Result<(Vec<Dialogue>, Option<IdKey>)> {
+    ) -> Result<(Vec<Current>, Option<IdKey>)> {
         let page = most.clamp(1, PAGE);
         let mut conditions = Vec::new();
         if let Some(filter) = filter {
@@ -181,7 +184,7 @@ impl Connection {
         let mut records = self.dialogues(manifest, &keys)?;
         let found = rows.into_iter().filter_map(|(key, version)| {
             let (_, dialogue) = records.remove(&key).filter(|(counts, _)| *counts == version)?;
-            filter.is_none_or(|filter| filter.matches(&dialogue)).then_some(dialogue)
+            filter.is_none_or(|filter| filter.matches(&dialogue)).then_some((version, dialogue))
         });
         Ok((found.collect(), last.filter(|_| !ended)))
     }

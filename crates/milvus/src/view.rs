@@ -24,6 +24,7 @@ use turnwise_core::{
 };
 use turnwise_corpus::{Dialogue, SpokenTurn, Turn, filter::Filter};
 use turnwise_index::{
+    dense::SimilarityDistribution,
     engine::{Bookmark, Candidate, HitList, KeywordQuery, Prefetch, SearchModes, Version, View},
     lexical::TermScore,
     vectors::Kind,
@@ -33,6 +34,13 @@ use turnwise_store::{Prepared, find_by};
 /// Minimum number of candidates that a search in the vector index examines. With fewer candidates, searches with a
 /// filter miss many matches.
 const MIN_CANDIDATES: usize = 512;
+
+/// Number of dialogues, and maximum number of turns of each, from which the spread of the cosines is estimated.
+const SPREAD_DIALOGUES: usize = 256;
+const SPREAD_TURNS: usize = 4;
+
+/// Median and standard deviation of cosines; `None` if there are too few vectors.
+pub(super) type Spread = Option<(f32, f32)>;
 
 pub(super) struct MilvusView<'a> {
     engine: &'a Milvus,
@@ -148,6 +156,40 @@ impl<'a> MilvusView<'a> {
         connection.rows_by(&self.engine.collection(kind), "id", &unknown, &wanted, &mut visit).map(drop)
     }
 
+    /// Returns the spreads of the cosines of two turns, of two dialogues, and of a turn and a dialogue, in this order.
+    /// Estimates them from a sample.
+    pub(super) fn spreads(&self) -> Result<[Spread; 3]> {
+        let sample = self.sample(SPREAD_DIALOGUES)?;
+        let rows = Kind::ALL.map(|kind| {
+            let rows = sample.iter().flat_map(|(version, dialogue)| {
+                let row = |turn| row_id(dialogue.id.key(), *version, turn);
+                let step = dialogue.turns.len().div_ceil(SPREAD_TURNS).max(1);
+                let turns = dialogue.turns.iter().step_by(step).map(|turn| Some(turn.number));
+                match kind {
+                    Kind::Utterances => turns.map(row).collect(),
+                    Kind::Dialogues => vec![row(None)],
+                }
+            });
+            (kind, rows.collect::<Vec<String>>())
+        });
+        for (kind, rows) in &rows {
+            self.fetch_vectors(*kind, rows.iter().cloned())?;
+        }
+        let vectors = self.vectors.borrow();
+        let [turns, dialogues] = rows.map(|(_, rows)| -> Vec<&Vec<f32>> {
+            rows.iter().filter_map(|row| vectors.get(row)?.as_ref()).collect()
+        });
+        let spread = |ones: &[&Vec<f32>], others: &[&Vec<f32>], same| {
+            let cosine = |a: usize, b: usize| Ok(cosine(ones[a], others[b]));
+            Ok(SimilarityDistribution::sample_pairs([ones.len(), others.len()], same, cosine)?.spread())
+        };
+        Ok([
+            spread(&turns, &turns, true)?,
+            spread(&dialogues, &dialogues, true)?,
+            spread(&turns, &dialogues, false)?,
+        ])
+    }
+
     fn fetch_turns(&self, dialogues: impl Iterator<Item = IdKey>) -> Result<()> {
         let different: HashSet<IdKey> = dialogues.collect();
         let mut rows = Vec::new();
@@ -225,6 +267,24 @@ impl View for MilvusView<'_> {
         Ok(self.records.borrow().get(&dialogue).cloned().flatten())
     }
 
+    fn sample(&self, most: usize) -> Result<Vec<(Version, Dialogue)>> {
+        let engine = self.engine;
+        let (mut sample, mut after) = (Vec::new(), None);
+        // The keys are hashes of the ids, so the first dialogues in key order are a random sample.
+        while sample.len() < most {
+            let wanted = most - sample.len();
+            let (found, next) = engine.connection.list_dialogues(&engine.manifest, after, None, wanted)?;
+            sample.extend(found);
+            match next {
+                Some(next) => after = Some(next),
+                None => break,
+            }
+        }
+        let mut records = self.records.borrow_mut();
+        records.extend(sample.iter().map(|read| (read.1.id.key(), Some(read.clone()))));
+        Ok(sample)
+    }
+
     fn vector<'a>(&'a self, dialogue: &Dialogue, turn: Option<&Turn>) -> Result<Option<Cow<'a, [f32]>>> {
         let kind = if turn.is_some() { Kind::Utterances } else { Kind::Dialogues };
         let version = version_of(Prepared::new(dialogue)?.content);
@@ -287,7 +347,7 @@ impl View for MilvusView<'_> {
         };
         let engine = self.engine;
         let (found, next) = engine.connection.list_dialogues(&engine.manifest, after, filter, most)?;
-        Ok((found, next.map(Bookmark::After)))
+        Ok((found.into_iter().map(|(_, dialogue)| dialogue).collect(), next.map(Bookmark::After)))
     }
 
     fn bookmark_after(&self, id: &DialogueId) -> Result<Option<Bookmark>> {

@@ -269,7 +269,7 @@ impl MilvusWriter {
         loop {
             let (connection, manifest) = (&self.writer.connection, &self.writer.manifest);
             let (found, next) = connection.list_dialogues(manifest, after, Some(filter), NAMED)?;
-            let ids: Vec<DialogueId> = found.into_iter().map(|dialogue| dialogue.id).collect();
+            let ids: Vec<DialogueId> = found.into_iter().map(|(_, dialogue)| dialogue.id).collect();
             sum += count(self, &ids)?;
             if next.is_none() {
                 return Ok(sum);

@@ -12,6 +12,11 @@ use std::{collections::BTreeMap, sync::OnceLock};
 
 use super::Searcher;
 use turnwise_core::{Result, script::Script, vectors::cosine};
+use turnwise_corpus::{Dialogue, SpokenTurn, Turn};
+use turnwise_index::{
+    engine::{Candidate, Prefetch, Version},
+    vectors::Kind,
+};
 
 /// Number of dialogues that are read.
 const DIALOGUES: usize = 256;
@@ -84,25 +89,41 @@ impl Searcher {
 
     fn measure_reliability(&self) -> Result<Reliability> {
         let view = self.engine.view();
+        let sample = view.sample(DIALOGUES)?;
+        let chosen: Vec<_> = sample.iter().flat_map(adjacent_turns).collect();
+        let candidate = |(version, dialogue): &(Version, Dialogue), turn: &Turn| Candidate {
+            dialogue: dialogue.id.key(),
+            version: *version,
+            turn: Some(turn.number),
+            score: 0.0,
+        };
+        let needed: Vec<_> =
+            chosen.iter().flat_map(|(of, _, two)| two.map(|turn| candidate(of, turn))).collect();
+        view.prefetch(Kind::Utterances, &needed, Prefetch::Vectors)?;
         let mut pairs: BTreeMap<Script, Vec<Pair>> = BTreeMap::new();
-        for dialogue in self.engine.sample(DIALOGUES)? {
-            let turns: Vec<_> = dialogue.turns.iter().filter(|turn| !turn.text.trim().is_empty()).collect();
-            let step = turns.len().saturating_sub(1).div_ceil(PAIRS).max(1);
-            for two in turns.windows(2).step_by(step) {
-                let script = Script::of(&two[0].text);
-                let Some(script) = script.filter(|script| Script::of(&two[1].text) == Some(*script)) else {
-                    continue;
-                };
-                let vector = |n: usize| view.vector(&dialogue, Some(two[n]));
-                if two[0].text != two[1].text
-                    && let (Some(first), Some(second)) = (vector(0)?, vector(1)?)
-                {
-                    pairs.entry(script).or_default().push([first.into_owned(), second.into_owned()]);
-                }
+        for ((_, dialogue), script, two) in chosen {
+            let vector = |turn: &Turn| view.turn_vector(dialogue.id.key(), &SpokenTurn::of(dialogue, turn));
+            if let (Some(first), Some(second)) = (vector(two[0])?, vector(two[1])?) {
+                pairs.entry(script).or_default().push([first.into_owned(), second.into_owned()]);
             }
         }
         Ok(Reliability::of_pairs(pairs))
     }
+}
+
+/// Returns at most [`PAIRS`] pairs of adjacent turns of a dialogue that have different texts in the same script, with the
+/// dialogue and the script.
+fn adjacent_turns(
+    of: &(Version, Dialogue),
+) -> impl Iterator<Item = (&(Version, Dialogue), Script, [&Turn; 2])> {
+    let turns: Vec<&Turn> = of.1.turns.iter().filter(|turn| !turn.text.trim().is_empty()).collect();
+    let step = turns.len().saturating_sub(1).div_ceil(PAIRS).max(1);
+    let pairs: Vec<[&Turn; 2]> = turns.windows(2).step_by(step).map(|two| [two[0], two[1]]).collect();
+    pairs.into_iter().filter_map(move |two| {
+        let [first, second] = two.map(|turn| Script::of(&turn.text));
+        let script = first.filter(|_| first == second && two[0].text != two[1].text)?;
+        Some((of, script, two))
+    })
 }
 
 /// Reliability that is measured at the first use.

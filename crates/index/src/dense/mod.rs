@@ -104,7 +104,20 @@ impl SimilarityDistribution {
     /// Computes the distribution from random pairs. Each pair consists of a vector of kind `one` and a vector of kind
     /// `other`. The sample is deterministic. The distribution is empty if a kind has fewer than two vectors.
     pub fn sample(vectors: &VectorReader, one: Kind, other: Kind) -> Result<Self> {
-        let (rows, others) = (vectors.rows(one), vectors.rows(other));
+        let rows = [vectors.rows(one), vectors.rows(other)];
+        SimilarityDistribution::sample_pairs(rows, one == other, |a, b| {
+            Ok(cosine(vectors.row(one, a)?, vectors.row(other, b)?))
+        })
+    }
+
+    /// Computes the distribution from random pairs of two lists of vectors with these lengths. If `same` is true, the lists
+    /// are the same, and no vector is paired with itself. `cosine` returns the cosine of a pair, given by its positions in
+    /// the lists.
+    pub fn sample_pairs(
+        [rows, others]: [usize; 2],
+        same: bool,
+        mut cosine: impl FnMut(usize, usize) -> Result<f32>,
+    ) -> Result<Self> {
         if rows.min(others) < 2 {
             return Ok(SimilarityDistribution::default());
         }
@@ -118,8 +131,8 @@ impl SimilarityDistribution {
         let mut cosines = Vec::with_capacity(pairs);
         for _ in 0..pairs {
             let a = draw(rows);
-            let b = if one == other { (a + 1 + draw(rows - 1)) % rows } else { draw(others) };
-            cosines.push(cosine(vectors.row(one, a)?, vectors.row(other, b)?));
+            let b = if same { (a + 1 + draw(rows - 1)) % rows } else { draw(others) };
+            cosines.push(cosine(a, b)?);
         }
         Ok(SimilarityDistribution::of(cosines))
     }

@@ -14,16 +14,13 @@ pub use view::Filtered;
 
 use super::{
     dense::DenseReader,
-    engine::{Capabilities, Engine, KeywordQuery, SearchModes, View},
+    engine::{Capabilities, Engine, KeywordQuery, SearchModes, View, spread_is_known},
     lexical::{Lexical, detect_analyzer},
     speakers::{SpeakerCache, called},
     vectors::{Kind, Recipe, VectorReader},
 };
-use turnwise_core::{
-    error::{Error, Result},
-    ids::IdKey,
-};
-use turnwise_corpus::{Dialogue, Time, filter::Filter};
+use turnwise_core::error::{Error, Result};
+use turnwise_corpus::{Time, filter::Filter};
 use turnwise_store::{Snapshot, Totals};
 use turnwise_text::{Analyzer, dates::DateRange};
 
@@ -31,9 +28,6 @@ use turnwise_text::{Analyzer, dates::DateRange};
 const LONG_LEXICAL_TAIL: u64 = 50_000;
 /// If more than this number of dialogues are not in the vector graphs, the user gets a note.
 const LONG_TAIL: usize = 10_000;
-
-/// Minimum number of vectors from which the spread of the cosines is estimated.
-const MIN_SPREAD_ROWS: u64 = 100;
 
 /// A local index in the state of one snapshot.
 pub struct Embedded {
@@ -235,18 +229,6 @@ impl Engine for Embedded {
         }
     }
 
-    fn sample(&self, most: usize) -> Result<Vec<Dialogue>> {
-        // The keys are hashes of the ids, so the smallest ones are a random sample.
-        let mut keys: Vec<IdKey> = self.snapshot.live().map(|(_, key)| key).collect();
-        if keys.len() > most {
-            keys.select_nth_unstable(most);
-            keys.truncate(most);
-        }
-        keys.sort_unstable();
-        let read = |key| Ok(self.snapshot.record(key)?.map(|(_, dialogue)| dialogue));
-        keys.into_iter().filter_map(|key| read(key).transpose()).collect()
-    }
-
     fn percentile(&self, from: Kind, to: Kind, cosine: f32) -> Result<Option<f64>> {
         match &self.dense {
             Some(dense) => Ok(dense.background(from, to)?.percentile(cosine)),
@@ -256,9 +238,7 @@ impl Engine for Embedded {
 
     fn spread(&self, from: Kind, to: Kind) -> Result<Option<(f32, f32)>> {
         match &self.dense {
-            Some(dense) if self.rows(from).min(self.rows(to)) >= MIN_SPREAD_ROWS => {
-                Ok(dense.background(from, to)?.spread())
-            }
+            Some(dense) if spread_is_known(self, from, to) => Ok(dense.background(from, to)?.spread()),
             _ => Ok(None),
         }
     }

@@ -128,6 +128,17 @@ impl View for EmbeddedView<'_> {
         self.engine.snapshot.read_spoken(dialogue, |seq, spoken| read(seq.into(), spoken)).map(drop)
     }
 
+    fn sample(&self, most: usize) -> Result<Vec<(Version, Dialogue)>> {
+        // The keys are hashes of the ids, so the smallest ones are a random sample.
+        let mut keys: Vec<IdKey> = self.engine.snapshot.live().map(|(_, key)| key).collect();
+        if keys.len() > most {
+            keys.select_nth_unstable(most);
+            keys.truncate(most);
+        }
+        keys.sort_unstable();
+        keys.into_iter().filter_map(|key| self.record(key).transpose()).collect()
+    }
+
     fn turn_vector<'a>(&'a self, _: IdKey, turn: &SpokenTurn<'_>) -> Result<Option<Cow<'a, [f32]>>> {
         let Some(dense) = &self.engine.dense else { return Ok(None) };
         Ok(dense.vectors().get(Kind::Utterances, &utterance_key(&turn.text))?.map(Cow::Borrowed))
