@@ -351,6 +351,16 @@ pub fn compare_with_local(scenario: Scenario, engine: &dyn TestEngine, restart: 
     compare(scenario, &local, engine);
 }
 
+/// Checks that two engines know the same words.
+#[cfg(feature = "milvus")]
+fn compare_absent_terms(reference: &dyn TestEngine, engine: &dyn TestEngine) {
+    // "case" is only in titles.
+    let terms = ["parcel", "parcels", "case", "订单", "zebra", "zq"].map(str::to_owned);
+    let absent = |engine: &dyn TestEngine| engine.searcher().engine().absent_terms(&terms).unwrap();
+    assert_eq!(absent(reference), absent(engine));
+    assert_eq!(absent(engine), ["parcels", "zebra", "zq"]);
+}
+
 /// Checks that two engines estimate nearly the same spread of the cosines of random pairs.
 #[cfg(feature = "milvus")]
 fn compare_spreads(reference: &dyn TestEngine, engine: &dyn TestEngine) {
@@ -425,6 +435,7 @@ mod in_milvus {
                     engine.ingest(&(0..150).map(|n| dialogue(n, 1)).collect::<Vec<_>>());
                 }
                 compare_spreads(&local, &other);
+                compare_absent_terms(&local, &other);
             }
         }
     }

@@ -6,6 +6,7 @@ use super::{
     connection::Connection,
     generations::Manifest,
     reading::DEEPEST,
+    schema::{TERMS, TITLE_TERMS},
     target::Target,
     view::{MilvusView, Spread},
 };
@@ -158,6 +159,20 @@ impl Engine for Milvus {
         match self.speakers.all(read)? {
             Some(all) => Ok(all.iter().take(most).cloned().collect()),
             None => read(most),
+        }
+    }
+
+    fn absent_terms(&self, terms: &[String]) -> Result<Vec<String>> {
+        // An analyzer of Milvus splits texts into other terms.
+        if self.manifest.words.is_some() {
+            return Ok(Vec::new());
+        }
+        let view = MilvusView::of(self);
+        let absent = view.absent_terms(Kind::Utterances, TERMS, terms)?;
+        if self.manifest.titles {
+            view.absent_terms(Kind::Dialogues, TITLE_TERMS, &absent)
+        } else {
+            Ok(absent)
         }
     }
 

@@ -88,6 +88,34 @@ impl<'a> MilvusView<'a> {
         Ok(HitList { exhausted: result.get_scores().len() < k, found })
     }
 
+    /// Returns those of the terms for which a search in a column of weighted terms finds no row.
+    pub(super) fn absent_terms(&self, kind: Kind, field: &str, terms: &[String]) -> Result<Vec<String>> {
+        if terms.is_empty() {
+            return Ok(Vec::new());
+        }
+        let connection = &self.engine.connection;
+        let texts = terms.iter().map(|term| names::terms([term.as_str()].into_iter())).collect();
+        let request = SearchRequest::builder()
+            .collection_name(self.engine.collection(kind))
+            .vector_field(field)
+            .vectors(SearchVectors::EmbeddedText(texts))
+            .limit(1)
+            .consistency_level(connection.target.consistency)
+            .build();
+        let answer = connection.call("searching", async { connection.client.search(request?).await })?;
+        let results = answer.results().get_results();
+        if results.len() != terms.len() {
+            return Err(self.unexpected_data("results of a different number of queries"));
+        }
+        let is_absent = |result: &SingleResult| result.get_scores().first().is_none_or(|score| *score == 0.0);
+        Ok(terms
+            .iter()
+            .zip(results)
+            .filter(|(_, result)| is_absent(result))
+            .map(|(term, _)| term.clone())
+            .collect())
+    }
+
     /// Returns the search parameter that determines how many candidates a search for `k` hits examines. The name of the
     /// parameter depends on the type of the vector index.
     fn depth(&self, field: &str, k: usize) -> HashMap<String, String> {
