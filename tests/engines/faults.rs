@@ -8,7 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use turnwise_core::{Error, Result, error::Class};
+use turnwise_core::{DialogueId, Error, Result, error::Class};
 use turnwise_corpus::Dialogue;
 use turnwise_encoder::{DialogueOptions, Encoded, Encoder, Fingerprint, TextOptions};
 use turnwise_milvus::{Milvus, MilvusWriter, Target};
@@ -236,6 +236,64 @@ fn invalid_vectors_are_not_sent() {
         searcher.search(&request).unwrap().hits.iter().any(|hit| hit.turn == *first)
     };
     assert!(found(Mode::Bm25) && !found(Mode::Dense));
+}
+
+#[test]
+fn a_new_name_is_created_with_the_first_dialogues() {
+    let Some(server) = Server::start() else { return };
+    let target = server.target("chats");
+    let writer = || MilvusWriter::open_or_create(&target, None, None, None).unwrap();
+    let put = |writer: &mut MilvusWriter, id: &str, text: &str| {
+        let json = serde_json::json!({"id": id, "turns": [{"role": "user", "text": text}]});
+        let mut dialogue: Dialogue = serde_json::from_value(json).unwrap();
+        dialogue.check().unwrap();
+        writer.put(&Prepared::new(&dialogue).unwrap()).unwrap()
+    };
+    // A writer that writes nothing leaves nothing behind.
+    let mut first = writer();
+    put(&mut first, "d0", "hello");
+    assert_eq!(
+        (first.totals().unwrap().dialogues, first.get(&DialogueId::new("d0").unwrap()).unwrap().is_some()),
+        (0, true)
+    );
+    drop(first);
+    assert!(open_error(&target).to_string().starts_with("there are no dialogues at"));
+    // The language of the first dialogues determines how words are stemmed.
+    let (mut one, mut other) = (writer(), writer());
+    for (n, text) in [
+        "Ich habe die Pakete nicht bekommen, und auf die Mails hat bis jetzt auch keiner von euch geantwortet.",
+        "Das tut mir leid. Wir haben es noch nicht verschickt, weil die Adresse auf dem Formular nicht stimmt.",
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        put(&mut one, &format!("d{n}"), text);
+    }
+    put(&mut other, "d9", "hello");
+    one.commit(None).unwrap();
+    // The other writer must not delete what the first one has written.
+    let e = other.commit(None).unwrap_err();
+    assert!(
+        e.class() == Class::Unavailable && e.to_string().starts_with("another process has created"),
+        "{e}"
+    );
+    let found = |query: &str| {
+        let searcher = Searcher::of(Box::new(Milvus::open(&target).unwrap()));
+        let request =
+            SearchRequest { query: query.to_owned(), mode: Some(Mode::Bm25), ..SearchRequest::default() };
+        searcher.search(&request).unwrap().hits.into_iter().map(|hit| hit.id).collect::<Vec<_>>()
+    };
+    assert_eq!(
+        (found("Paket"), found("Formulare"), found("hello")),
+        (vec!["d0#0".to_owned()], vec!["d1#0".to_owned()], vec![])
+    );
+    // A new generation detects the language of its own dialogues.
+    let mut replacement = MilvusWriter::new_generation_by_language(&target, None, None).unwrap();
+    put(&mut replacement, "d9", "hello");
+    replacement.commit(None).unwrap();
+    assert_eq!(found("Paket"), ["d0#0"]);
+    replacement.finish().unwrap();
+    assert_eq!((found("Paket"), found("hello")), (vec![], vec!["d9#0".to_owned()]));
 }
 
 #[test]

@@ -102,7 +102,7 @@ impl MilvusEngine {
         let recipe = Some(HashedWords { salt: 0 }.recipe());
         turnwise_milvus::MilvusWriter::open_or_create(
             &self.target,
-            Default::default(),
+            Some(Analyzer::default()),
             recipe,
             Some(encoder()),
         )

@@ -232,6 +232,13 @@ pub enum Prefetch {
     Vectors,
     /// The vectors of all turns in the dialogues of the candidates.
     Turns,
+    /// The vectors of the candidates and of the turns around them. Blank turns do not count.
+    Around {
+        /// Number of turns before a candidate.
+        before: usize,
+        /// Number of turns after a candidate.
+        after: usize,
+    },
 }
 
 /// Search modes of a request. With both modes, the results are fused.

@@ -4,20 +4,22 @@ use std::sync::OnceLock;
 
 use super::{
     connection::Connection,
+    expression,
     generations::Manifest,
-    reading::DEEPEST,
+    reading::{DEEPEST, columns},
     schema::{TERMS, TITLE_TERMS},
     target::Target,
     view::{MilvusView, Spread},
 };
 use turnwise_core::error::{Error, Result};
+use turnwise_corpus::filter::Filter;
 use turnwise_index::{
     engine::{Capabilities, Engine, KeywordQuery, SearchModes, View, spread_is_known, unsupported},
     speakers::{SpeakerCache, called},
     vectors::{Kind, Recipe},
 };
 use turnwise_store::Totals;
-use turnwise_text::Analyzer;
+use turnwise_text::{Analyzer, dates::DateRange};
 
 /// Search engine over one generation of dialogues in Milvus.
 pub struct Milvus {
@@ -160,6 +162,14 @@ impl Engine for Milvus {
             Some(all) => Ok(all.iter().take(most).cloned().collect()),
             None => read(most),
         }
+    }
+
+    fn has_time(&self, days: &DateRange) -> Result<bool> {
+        let Some(after) = days.last.tomorrow().ok().filter(|_| self.manifest.times) else { return Ok(true) };
+        let filter: Filter = format!("time>={} and time<{after}", days.first).parse()?;
+        let filter = expression::of(&filter, Kind::Utterances, &self.manifest)?;
+        let rows = self.connection.first_rows(&self.collection(Kind::Utterances), &filter, &["id"], 1)?;
+        Ok(!columns(&rows).texts("id").is_empty())
     }
 
     fn absent_terms(&self, terms: &[String]) -> Result<Vec<String>> {

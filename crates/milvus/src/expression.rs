@@ -1,29 +1,34 @@
 //! Translation of filters to Milvus filter expressions. The type `FilterColumns` (`rows.rs`) describes the columns that
 //! the expressions use. All texts are escaped with [`names::quoted`].
 
-use super::names;
+use super::{
+    generations::Manifest,
+    names,
+    schema::{FIRST_TIME, LAST_TIME},
+};
 use turnwise_core::error::{Error, Result};
 use turnwise_corpus::filter::{Comparison, Condition, Filter, Tree, TypedValue};
 use turnwise_index::vectors::Kind;
 
-pub(super) fn of(filter: &Filter, kind: Kind) -> Result<String> {
-    node(&filter.tree(), kind)
+pub(super) fn of(filter: &Filter, kind: Kind, manifest: &Manifest) -> Result<String> {
+    node(&filter.tree(), kind, manifest)
 }
 
-fn node(tree: &Tree<'_>, kind: Kind) -> Result<String> {
+fn node(tree: &Tree<'_>, kind: Kind, manifest: &Manifest) -> Result<String> {
     let all = |nodes: &[Tree<'_>], between: &str| {
-        let parts: Vec<String> = nodes.iter().map(|tree| node(tree, kind)).collect::<Result<_>>()?;
+        let parts: Vec<String> =
+            nodes.iter().map(|tree| node(tree, kind, manifest)).collect::<Result<_>>()?;
         Ok(format!("({})", parts.join(between)))
     };
     match tree {
         Tree::And(nodes) => all(nodes, " and "),
         Tree::Or(nodes) => all(nodes, " or "),
-        Tree::Not(inner) => Ok(format!("(not {})", node(inner, kind)?)),
-        Tree::Condition(condition) => self::condition(condition, kind),
+        Tree::Not(inner) => Ok(format!("(not {})", node(inner, kind, manifest)?)),
+        Tree::Condition(condition) => self::condition(condition, kind, manifest),
     }
 }
 
-fn condition(condition: &Condition<'_>, kind: Kind) -> Result<String> {
+fn condition(condition: &Condition<'_>, kind: Kind, manifest: &Manifest) -> Result<String> {
     let Condition { field, comparison, wanted } = condition;
     match (field.as_str(), comparison) {
         ("text", Comparison::Contains) if kind == Kind::Utterances => contains("said", wanted),
@@ -39,7 +44,12 @@ fn condition(condition: &Condition<'_>, kind: Kind) -> Result<String> {
             Ok(format!("(exists {column} and {})", contains(&column, wanted)?))
         }
         (_, Comparison::Equal) => same(field, wanted),
-        (_, comparison) => Ok(ordered(field, *comparison, wanted)),
+        (field, comparison) => Ok(match wanted {
+            TypedValue::Time(time) if field == "time" && manifest.times => {
+                ordered_time(*comparison, time.0.as_microsecond())
+            }
+            _ => ordered(field, *comparison, wanted),
+        }),
     }
 }
 
@@ -79,15 +89,17 @@ fn same(field: &str, wanted: &TypedValue<'_>) -> Result<String> {
     Ok(format!("array_contains_any(facts, [{}])", facts.join(", ")))
 }
 
+/// Returns the expression for one of the comparisons `<`, `<=`, `>` and `>=` with a time in microseconds.
+fn ordered_time(comparison: Comparison, time: i64) -> String {
+    let (sign, end) = sign_and_end(comparison);
+    let column = if end == "least" { FIRST_TIME } else { LAST_TIME };
+    format!("{column} {sign} {time}")
+}
+
 /// Returns the expression for one of the comparisons `<`, `<=`, `>` and `>=`. A field can have several values. At least
 /// one value is less than `wanted` if the minimum is less, and at least one is greater if the maximum is greater.
 fn ordered(field: &str, comparison: Comparison, wanted: &TypedValue<'_>) -> String {
-    let (sign, end) = match comparison {
-        Comparison::Less => ("<", "least"),
-        Comparison::LessEqual => ("<=", "least"),
-        Comparison::Greater => (">", "most"),
-        _ => (">=", "most"),
-    };
+    let (sign, end) = sign_and_end(comparison);
     let field = names::quoted(&names::key(field));
     let part = |kind: char, value: String| {
         let column = format!("bounds[{field}][{}]", names::quoted(&format!("{kind}_{end}")));
@@ -98,6 +110,16 @@ fn ordered(field: &str, comparison: Comparison, wanted: &TypedValue<'_>) -> Stri
         TypedValue::Text(_) => text,
         TypedValue::Number(number) => format!("({} or {text})", part('n', names::number(*number))),
         TypedValue::Time(time) => format!("({} or {text})", part('i', time.0.as_microsecond().to_string())),
+    }
+}
+
+/// Returns the operator for one of the comparisons `<`, `<=`, `>` and `>=`, and the end of the values that it compares.
+fn sign_and_end(comparison: Comparison) -> (&'static str, &'static str) {
+    match comparison {
+        Comparison::Less => ("<", "least"),
+        Comparison::LessEqual => ("<=", "least"),
+        Comparison::Greater => (">", "most"),
+        _ => (">=", "most"),
     }
 }
 

@@ -40,6 +40,10 @@ pub struct Manifest {
     /// the generation.
     #[serde(default)]
     pub(super) speakers: bool,
+    /// True if the rows have the first and the last time in columns of their own, for fast filters. False if an older version
+    /// of turnwise created the generation.
+    #[serde(default)]
+    pub(super) times: bool,
     /// Recipe of the vectors (encoder and options); `None` if there are no vectors.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub recipe: Option<Recipe>,
@@ -59,6 +63,7 @@ impl Manifest {
             words,
             titles: true,
             speakers: true,
+            times: true,
             recipe,
         }
     }
@@ -84,6 +89,10 @@ impl Manifest {
 
     pub(super) fn as_text(&self) -> Result<String> {
         serde_json::to_string(self).map_err(|e| Error::Internal(e.to_string()))
+    }
+
+    pub(super) fn set_analyzer(&mut self, analyzer: Analyzer) {
+        self.analyzer = analyzer.to_string();
     }
 
     /// Returns the turnwise analyzer for terms and highlighting. Returns an error if this build does not have it.
@@ -120,7 +129,7 @@ impl Manifest {
             recipe.map(|r| (r.fingerprint, r.prompt.clone(), r.dialogue_mode, r.pooling))
         };
         let words = |manifest: &Manifest| (manifest.analyzer.clone(), manifest.words.clone());
-        let parts = |manifest: &Manifest| (manifest.titles, manifest.speakers);
+        let parts = |manifest: &Manifest| (manifest.titles, manifest.speakers, manifest.times);
         words(self) == words(other) && parts(self) == parts(other) && recipe(self) == recipe(other)
     }
 }
@@ -133,51 +142,42 @@ const GRACE: Duration = Duration::from_secs(5);
 pub(super) struct NextGeneration {
     pub(super) manifest: Manifest,
     /// Manifest of the generation in use, which the new generation will replace. `None` if no generation is in use.
-    previous: Option<Manifest>,
-}
-
-/// Method of handling an unfinished generation, which an interrupted replacement has left on the server.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Unfinished {
-    /// Continues the unfinished generation if it has the same analyzers and the same recipe as the new generation.
-    /// Otherwise, deletes it. A continued generation may contain dialogues that do not belong to the new generation;
-    /// the caller must remove these dialogues.
-    Continue,
-    /// Deletes the unfinished generation.
-    Discard,
-}
-
-/// Opens the generation that follows the generation in use. If there is an unfinished generation, continues or replaces
-/// it, as `unfinished` specifies. Otherwise, creates a new generation.
-pub(super) fn next(
-    connection: &Connection,
-    analyzer: Analyzer,
-    recipe: Option<Recipe>,
-    unfinished: Unfinished,
-) -> Result<NextGeneration> {
-    let previous = connection.manifest()?;
-    let number = previous.as_ref().map_or(1, |previous| previous.generation + 1);
-    let words = connection.target.analyzer.as_ref();
-    let words = words.or(previous.as_ref().and_then(|previous| previous.words.as_ref())).cloned();
-    let manifest = Manifest::new(number, analyzer, words, recipe);
-    let dialogues = manifest.rows(&connection.target.name, Kind::Dialogues);
-    // The collection of dialogues is created last, so if it exists, the other collections exist, too.
-    let begun = match connection.exists(&dialogues)? {
-        true => connection.manifest_of(&dialogues),
-        false => Ok(None),
-    };
-    match begun {
-        Ok(Some(begun)) if unfinished == Unfinished::Continue && begun.is_alike(&manifest) => {
-            connection.load(&begun)?;
-        }
-        // Otherwise, create the generation. This deletes an unfinished generation, which was never in use.
-        Ok(_) | Err(Error::Input { .. } | Error::Unavailable { .. }) => connection.create(&manifest)?,
-        Err(e) => return Err(e),
-    }
-    Ok(NextGeneration { manifest, previous })
+    pub(super) previous: Option<Manifest>,
 }
 
 impl NextGeneration {
+    /// Returns the generation that follows the generation in use, without creating it.
+    pub(super) fn after_current(
+        connection: &Connection,
+        analyzer: Analyzer,
+        recipe: Option<Recipe>,
+    ) -> Result<Self> {
+        let previous = connection.manifest()?;
+        let number = previous.as_ref().map_or(1, |previous| previous.generation + 1);
+        let words = connection.target.analyzer.as_ref();
+        let words = words.or(previous.as_ref().and_then(|previous| previous.words.as_ref())).cloned();
+        Ok(NextGeneration { manifest: Manifest::new(number, analyzer, words, recipe), previous })
+    }
+
+    /// Creates the generation. If an interrupted replacement has left an unfinished generation with the same analyzers and
+    /// the same recipe, continues it. It may contain dialogues that do not belong to the new generation; the caller must
+    /// remove these dialogues.
+    pub(super) fn create_or_continue(&self, connection: &Connection) -> Result<()> {
+        let manifest = &self.manifest;
+        let dialogues = manifest.rows(&connection.target.name, Kind::Dialogues);
+        // The collection of dialogues is created last, so if it exists, the other collections exist, too.
+        let begun = match connection.exists(&dialogues)? {
+            true => connection.manifest_of(&dialogues),
+            false => Ok(None),
+        };
+        match begun {
+            Ok(Some(begun)) if begun.is_alike(manifest) => connection.load(&begun),
+            // Otherwise, create the generation. This deletes an unfinished generation, which was never in use.
+            Ok(_) | Err(Error::Input { .. } | Error::Unavailable { .. }) => connection.create(manifest),
+            Err(e) => Err(e),
+        }
+    }
+
     /// Switches the alias to this generation, and removes the previous generation after a delay.
     pub(super) fn finish(self, connection: &Connection) -> Result<()> {
         connection.switch(&self.manifest)?;

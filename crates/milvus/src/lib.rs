@@ -35,7 +35,7 @@ mod writer;
 mod writing;
 
 pub use engine::Milvus;
-pub use generations::{Manifest, Unfinished};
+pub use generations::Manifest;
 pub use location::MilvusLocation;
 pub use target::Target;
 pub use vector_source::{Encoding, VectorInput, VectorSource};

@@ -10,7 +10,6 @@ use std::{
 use super::{
     connection::Connection,
     engine::Milvus,
-    generations::Unfinished,
     schema::missing,
     target::Target,
     vector_source::{Encoding, VectorSource},
@@ -25,7 +24,6 @@ use turnwise_index::{
     vectors::Kind,
 };
 use turnwise_store::ingest::DialogueSink;
-use turnwise_text::Analyzer;
 
 /// [`Location`] of dialogues in Milvus.
 pub struct MilvusLocation {
@@ -109,14 +107,12 @@ impl Location for MilvusLocation {
         let (target, encoder) = (&self.target, options.encoder);
         let writer = match options.mode {
             WriteMode::Append => MilvusWriter::open_with_encoder(target, encoder),
-            WriteMode::CreateOrAppend(recipe) => {
-                MilvusWriter::open_or_create(target, Analyzer::default(), recipe, encoder)
-            }
+            WriteMode::CreateOrAppend(recipe) => MilvusWriter::open_or_create(target, None, recipe, encoder),
             WriteMode::Replace(recipe) => {
                 let source = encoder.zip(recipe.as_ref()).map(|(encoder, recipe)| {
                     Box::new(Encoding::new(encoder, recipe)) as Box<dyn VectorSource>
                 });
-                MilvusWriter::new_generation(target, Analyzer::default(), recipe, source, Unfinished::Discard)
+                MilvusWriter::new_generation_by_language(target, recipe, source)
             }
         };
         Ok(Box::new(writer?))

@@ -171,7 +171,7 @@ impl Connection {
         let page = most.clamp(1, PAGE);
         let mut conditions = Vec::new();
         if let Some(filter) = filter {
-            conditions.push(expression::of(filter, Kind::Dialogues)?);
+            conditions.push(expression::of(filter, Kind::Dialogues, manifest)?);
         }
         // A row id consists of the key, a hyphen and the version. A full stop sorts after a hyphen, so this condition
         // skips the rows of all versions of the dialogue `after`.

@@ -5,7 +5,11 @@ use std::collections::BTreeMap;
 use milvus::v2::FieldData;
 use serde_json::{Value, json};
 
-use super::{generations::Manifest, names};
+use super::{
+    generations::Manifest,
+    names,
+    schema::{FIRST_TIME, LAST_TIME},
+};
 use turnwise_core::{
     error::{Error, Result},
     ids::{IdKey, TurnNo},
@@ -64,6 +68,8 @@ struct FilterColumns {
     bounds: Value,
     /// Joined texts of each field in lower case, for substring search.
     folds: Value,
+    /// Minimum and maximum of the field `time`, in microseconds.
+    times: (i64, i64),
 }
 
 impl FilterColumns {
@@ -71,6 +77,7 @@ impl FilterColumns {
         let mut facts = Vec::new();
         let mut bounds: BTreeMap<String, BTreeMap<String, Value>> = BTreeMap::new();
         let mut folds: BTreeMap<String, String> = BTreeMap::new();
+        let mut times = (i64::MAX, i64::MIN);
         visit_values(dialogue, turn, &mut |field, value| {
             if field == "text" {
                 return;
@@ -83,7 +90,13 @@ impl FilterColumns {
                     ('t', text.to_owned(), json!(text))
                 }
                 TypedValue::Number(number) => ('n', number.to_string(), number_value(number)),
-                TypedValue::Time(time) => ('i', time.to_string(), json!(time.0.as_microsecond())),
+                TypedValue::Time(time) => {
+                    let at = time.0.as_microsecond();
+                    if field == "time" {
+                        times = (times.0.min(at), times.1.max(at));
+                    }
+                    ('i', time.to_string(), json!(at))
+                }
             };
             facts.push(names::fact(field, kind, &written));
             let bound = bounds.entry(names::key(field)).or_default();
@@ -97,7 +110,7 @@ impl FilterColumns {
         facts.sort_unstable();
         facts.dedup();
         facts.retain(|fact| fact.len() <= names::LONGEST_FACT);
-        let columns = FilterColumns { facts, bounds: json!(bounds), folds: json!(folds) };
+        let columns = FilterColumns { facts, bounds: json!(bounds), folds: json!(folds), times };
         columns.check(dialogue)?;
         Ok(columns)
     }
@@ -178,6 +191,8 @@ pub(super) struct Rows {
     /// Text of a turn for the operator `like`; empty for a whole dialogue. See [`names::folded`].
     said: Vec<String>,
     words: Vec<String>,
+    /// First and last time of each row, in microseconds; see [`super::schema::FIRST_TIME`].
+    times: [Vec<i64>; 2],
     /// Titles in the form of `words`; empty if the collection has no column for them.
     titles: Vec<String>,
     vectors: Vec<Vec<f32>>,
@@ -217,6 +232,8 @@ impl Rows {
         self.turns.push(turn.map_or(0, |turn| i64::from(turn.number.0)));
         self.corpora.push(dialogue.source.clone());
         self.dialogues.push(dialogue.id.to_string());
+        self.times[0].push(columns.times.0);
+        self.times[1].push(columns.times.1);
         self.facts.push(columns.facts);
         self.bounds.push(columns.bounds);
         self.folds.push(columns.folds);
@@ -244,7 +261,8 @@ impl Rows {
         }
     }
 
-    pub(super) fn into_columns(self) -> Vec<FieldData> {
+    /// Returns the columns of the collection to which the manifest belongs.
+    pub(super) fn into_columns(self, manifest: &Manifest) -> Vec<FieldData> {
         let mut columns = vec![
             text("id", self.ids),
             text("key", self.keys),
@@ -258,6 +276,11 @@ impl Rows {
             text("said", self.said),
             text("words", self.words),
         ];
+        if manifest.times {
+            columns.extend(
+                [FIRST_TIME, LAST_TIME].into_iter().zip(self.times).map(|(name, times)| number(name, times)),
+            );
+        }
         if !self.titles.is_empty() {
             columns.push(text("title", self.titles));
         }

@@ -122,17 +122,21 @@ impl Connection {
             self.call("creating a collection", async { self.client.create_collection(request?).await })?;
         }
         for kind in Kind::ALL {
-            self.index_facts(&manifest.rows(&self.target.name, kind));
+            let collection = manifest.rows(&self.target.name, kind);
+            let times = manifest.times.then_some([FIRST_TIME, LAST_TIME]);
+            for column in times.iter().flatten().chain(&["facts"]) {
+                self.index_column(&collection, column);
+            }
         }
         self.load(manifest)
     }
 
-    /// Creates an index on the column `facts` for faster filters. Ignores errors, because some servers do not support
-    /// an index on lists, and filters also work without it.
-    fn index_facts(&self, collection: &str) {
+    /// Creates an index on a column for faster filters. Ignores errors, because some servers do not support an index on
+    /// lists, and filters also work without it.
+    fn index_column(&self, collection: &str, column: &str) {
         let request = CreateIndexRequest::builder()
             .collection_name(collection)
-            .index_param(inverted_index("facts"))
+            .index_param(inverted_index(column))
             .build();
         let _ = self.call("creating an index", async { self.client.create_index(request?).await });
     }
@@ -256,6 +260,10 @@ fn schemas(name: &str, manifest: &Manifest) -> Vec<(String, CollectionSchema)> {
 
 /// Column with the weighted terms of `words`.
 pub(super) const TERMS: &str = "sparse";
+/// Columns with the first and the last time of a turn or a dialogue, in microseconds since 1970. Without a time, the first
+/// one is [`i64::MAX`] and the last one [`i64::MIN`].
+pub(super) const FIRST_TIME: &str = "first_time";
+pub(super) const LAST_TIME: &str = "last_time";
 /// Column with the weighted terms of `title`.
 pub(super) const TITLE_TERMS: &str = "title_sparse";
 
@@ -290,6 +298,10 @@ fn rows(manifest: &Manifest, kind: Kind) -> CollectionSchema {
         .add_field(analyzed("words"))
         .add_field(field(TERMS, DataType::SparseFloatVector))
         .add_function(bm25("bm25", "words", TERMS));
+    if manifest.times {
+        schema =
+            schema.add_field(field(FIRST_TIME, DataType::Int64)).add_field(field(LAST_TIME, DataType::Int64));
+    }
     if kind == Kind::Dialogues && manifest.titles {
         schema = schema
             .add_field(analyzed("title"))

@@ -230,6 +230,28 @@ impl<'a> MilvusView<'a> {
         }
         self.fetch_vectors(Kind::Utterances, rows.into_iter())
     }
+
+    /// Fetches the vectors of turns and of the turns around them, without blank turns.
+    fn fetch_around(&self, turns: &[Candidate], before: usize, after: usize) -> Result<()> {
+        self.fetch_records(turns.iter().map(|found| found.dialogue))?;
+        let mut by_dialogue: HashMap<IdKey, Vec<TurnNo>> = HashMap::new();
+        for found in turns {
+            by_dialogue.entry(found.dialogue).or_default().extend(found.turn);
+        }
+        let mut rows = HashSet::new();
+        for (key, wanted) in by_dialogue {
+            let records = self.records.borrow();
+            let Some(Some((version, dialogue))) = records.get(&key) else { continue };
+            let spoken = dialogue.turns.iter().filter(|turn| !turn.text.trim().is_empty());
+            let spoken: Vec<TurnNo> = spoken.map(|turn| turn.number).collect();
+            for turn in wanted {
+                let Ok(at) = spoken.binary_search(&turn) else { continue };
+                let around = at.saturating_sub(before)..(at + after + 1).min(spoken.len());
+                rows.extend(spoken[around].iter().map(|turn| row_id(key, *version, Some(*turn))));
+            }
+        }
+        self.fetch_vectors(Kind::Utterances, rows.into_iter())
+    }
 }
 
 const NO_HITS: HitList = HitList { found: Vec::new(), exhausted: true };
@@ -252,7 +274,7 @@ fn name_of(found: &Candidate) -> String {
 impl View for MilvusView<'_> {
     fn admit(&mut self, filter: &Filter, kind: Kind, _: SearchModes) -> Result<Option<u64>> {
         self.filtered = kind;
-        self.filter = expression::of(filter, kind)?;
+        self.filter = expression::of(filter, kind, &self.engine.manifest)?;
         Ok(None)
     }
 
@@ -360,6 +382,7 @@ impl View for MilvusView<'_> {
             Prefetch::Records => self.fetch_records(of.iter().map(|found| found.dialogue)),
             Prefetch::Vectors => self.fetch_vectors(kind, of.iter().map(name_of)),
             Prefetch::Turns => self.fetch_turns(of.iter().map(|found| found.dialogue)),
+            Prefetch::Around { before, after } => self.fetch_around(of, before, after),
         }
     }
 

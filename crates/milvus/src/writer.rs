@@ -8,7 +8,7 @@ use std::{
 use super::{
     connection::Connection,
     engine::Milvus,
-    generations::{Manifest, NextGeneration, Unfinished, next},
+    generations::{Manifest, NextGeneration},
     reading::columns,
     rows::{self, WordsColumn, key_of, version_of},
     target::Target,
@@ -43,6 +43,9 @@ pub struct MilvusWriter {
     unflushed_rows: usize,
     /// New generation that will replace the generation in use. `None` if this writer writes to the generation in use.
     replacement: Option<NextGeneration>,
+    /// True if the collections do not exist yet. They are created with the first dialogues, whose language determines the
+    /// analyzer.
+    uncreated: bool,
 }
 
 impl MilvusWriter {
@@ -53,12 +56,13 @@ impl MilvusWriter {
     }
 
     /// Opens the generation in use for writing. If the name in `target` does not exist, creates the first generation
-    /// with this analyzer and this recipe.
+    /// with this analyzer and this recipe. With `None`, the first commit detects the language of the dialogues and creates
+    /// the generation.
     ///
     /// If the generation has vectors, `encoder` must be the encoder that made them.
     pub fn open_or_create(
         target: &Target,
-        analyzer: Analyzer,
+        analyzer: Option<Analyzer>,
         recipe: Option<Recipe>,
         encoder: Option<Arc<dyn Encoder>>,
     ) -> Result<Self> {
@@ -70,39 +74,82 @@ impl MilvusWriter {
     /// encoder. `source` is called with the manifest of the generation and returns the vector source.
     pub fn open_or_create_with_source(
         target: &Target,
-        analyzer: Analyzer,
+        analyzer: Option<Analyzer>,
         recipe: Option<Recipe>,
         source: impl FnOnce(&Manifest) -> Option<Box<dyn VectorSource>>,
     ) -> Result<Self> {
         let connection = Connection::open(target)?;
-        let manifest = match connection.manifest()? {
-            Some(manifest) => {
-                connection.load(&manifest)?;
-                manifest
-            }
-            None => {
-                let manifest = Manifest::new(1, analyzer, target.analyzer.clone(), recipe);
-                connection.create(&manifest)?;
-                connection.switch(&manifest)?;
-                manifest
-            }
-        };
+        if let Some(manifest) = connection.manifest()? {
+            connection.load(&manifest)?;
+            let source = source(&manifest);
+            return MilvusWriter::over(connection, manifest, source, None);
+        }
+        let manifest = Manifest::new(1, analyzer.unwrap_or_default(), target.analyzer.clone(), recipe);
         let source = source(&manifest);
-        MilvusWriter::over(connection, manifest, source, None)
+        let mut writer = MilvusWriter::over(connection, manifest, source, None)?;
+        writer.uncreated = true;
+        if analyzer.is_some() {
+            writer.create(None)?;
+        }
+        Ok(writer)
     }
 
-    /// Opens a new generation that will replace the generation in use. Searches do not use it until
-    /// [`MilvusWriter::finish`] is called. `unfinished` specifies what happens to an unfinished generation.
+    /// Opens a new generation with this analyzer that will replace the generation in use. Searches do not use it until
+    /// [`MilvusWriter::finish`] is called.
+    ///
+    /// If an interrupted replacement has left an unfinished generation with the same analyzers and the same recipe,
+    /// continues it. It may contain dialogues that do not belong to the new generation; the caller must remove these
+    /// dialogues.
     pub fn new_generation(
         target: &Target,
         analyzer: Analyzer,
         recipe: Option<Recipe>,
         source: Option<Box<dyn VectorSource>>,
-        unfinished: Unfinished,
     ) -> Result<Self> {
         let connection = Connection::open(target)?;
-        let next = next(&connection, analyzer, recipe, unfinished)?;
+        let next = NextGeneration::after_current(&connection, analyzer, recipe)?;
+        next.create_or_continue(&connection)?;
         MilvusWriter::over(connection, next.manifest.clone(), source, Some(next))
+    }
+
+    /// Opens a new generation like [`MilvusWriter::new_generation`], but the first commit detects the language of the
+    /// dialogues, and creates the generation. Deletes an unfinished generation.
+    pub fn new_generation_by_language(
+        target: &Target,
+        recipe: Option<Recipe>,
+        source: Option<Box<dyn VectorSource>>,
+    ) -> Result<Self> {
+        let connection = Connection::open(target)?;
+        let next = NextGeneration::after_current(&connection, Analyzer::default(), recipe)?;
+        let mut writer = MilvusWriter::over(connection, next.manifest.clone(), source, Some(next))?;
+        writer.uncreated = true;
+        Ok(writer)
+    }
+
+    /// Creates the collections if they do not exist yet. With `None`, the manifest determines the analyzer. Searches use
+    /// the collections at once, unless they are the new generation of an existing name.
+    fn create(&mut self, analyzer: Option<Analyzer>) -> Result<()> {
+        if !self.uncreated {
+            return Ok(());
+        }
+        let Writer { connection, manifest, words, .. } = &mut self.writer;
+        // The creation deletes collections with the same names, so they must not be in use.
+        let known = self.replacement.as_ref().and_then(|next| next.previous.as_ref());
+        if connection.manifest()?.map(|now| now.generation) != known.map(|known| known.generation) {
+            let message = format!("another process has created or replaced {}", connection.target);
+            return Err(Error::unavailable(message).with_hint("run the command again"));
+        }
+        if let Some(analyzer) = analyzer {
+            manifest.set_analyzer(analyzer);
+            *words = WordsColumn::of(manifest)?;
+        }
+        connection.create(manifest)?;
+        match &mut self.replacement {
+            Some(next) => next.manifest.clone_from(manifest),
+            None => connection.switch(manifest)?,
+        }
+        self.uncreated = false;
+        Ok(())
     }
 
     /// Opens the generation in use for deleting dialogues. Returns an error if the name in `target` does not exist.
@@ -175,6 +222,7 @@ impl MilvusWriter {
             replaced: HashSet::new(),
             unflushed_rows: 0,
             replacement,
+            uncreated: false,
         })
     }
 
@@ -198,6 +246,9 @@ impl MilvusWriter {
 
     /// Returns the number of dialogues and the number of turns in the generation that this writer writes.
     pub fn totals(&self) -> Result<Totals> {
+        if self.uncreated {
+            return Ok(Totals::default());
+        }
         self.writer.connection.totals(&self.writer.manifest)
     }
 
@@ -223,9 +274,10 @@ impl MilvusWriter {
         Ok(())
     }
 
-    /// Switches the name to the new generation and removes the old generation. Does nothing if this writer writes to
-    /// the generation in use.
+    /// Switches the name to the new generation and removes the old generation. If this writer writes to the generation in
+    /// use, only creates it, if there were no dialogues to create it with.
     pub fn finish(&mut self) -> Result<()> {
+        self.create(None)?;
         self.replacement.take().map_or(Ok(()), |next| next.finish(&self.writer.connection))
     }
 
@@ -318,6 +370,9 @@ impl DialogueSink for MilvusWriter {
         if self.known.get(&key) == Some(&None) {
             return Ok(None);
         }
+        if self.uncreated {
+            return Ok(None);
+        }
         let mut read = self.writer.connection.dialogues(&self.writer.manifest, &[key])?;
         Ok(read.remove(&key).map(|(_, dialogue)| dialogue))
     }
@@ -325,6 +380,10 @@ impl DialogueSink for MilvusWriter {
     fn prefetch(&mut self, ids: &[IdKey]) -> Result<()> {
         let unknown: Vec<IdKey> = ids.iter().filter(|key| !self.known.contains_key(key)).copied().collect();
         for some in unknown.chunks(NAMED) {
+            if self.uncreated {
+                self.known.extend(some.iter().map(|key| (*key, None)));
+                continue;
+            }
             let filter = format!("{} and piece == 0", key_in(some));
             let found = self.writer.connection.rows(&self.writer.records(), &filter, &["key", "version"])?;
             let found = columns(&found);
@@ -371,6 +430,11 @@ impl DialogueSink for MilvusWriter {
     fn commit(&mut self, _: Option<IngestMark>) -> Result<()> {
         if self.pending.is_empty() {
             return Ok(());
+        }
+        if self.uncreated {
+            let turns = self.pending.iter().flat_map(|(dialogue, _)| &dialogue.turns);
+            let analyzer = Analyzer::detect(turns.map(|turn| &turn.text));
+            self.create(Some(analyzer))?;
         }
         let dialogues = std::mem::take(&mut self.pending);
         self.pending_bytes = 0;

@@ -128,7 +128,8 @@ impl Writer {
             vector_source::check(&vectors, &inputs)?;
             rows.set_vectors(vectors);
         }
-        self.upsert(&self.manifest.rows(&self.connection.target.name, kind), rows.into_columns())
+        let columns = rows.into_columns(&self.manifest);
+        self.upsert(&self.manifest.rows(&self.connection.target.name, kind), columns)
     }
 
     /// Writes the records of dialogues. Writes the first piece of a record last, because it makes the new version

@@ -22,7 +22,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::{
-    conversation::{BestWord, Conversation, NEIGHBORS},
+    conversation::{BestWord, Conversation, NEIGHBORS, TURNS_AFTER, TURNS_BEFORE},
     coverage::{Coverage, CoveredTerms, coverages},
     earlier::{EARLIER_TURNS, EarlierLists, EarlierTurns},
     find::Lists,
@@ -169,7 +169,9 @@ impl<'a> ContextScorer<'a> {
         let found: Vec<Candidate> = candidates.iter().map(FusedCandidate::engine_candidate).collect();
         self.view.prefetch(Kind::Utterances, &found, Prefetch::Records)?;
         if self.vector.is_some() {
-            self.view.prefetch(Kind::Utterances, &found, Prefetch::Turns)?;
+            let before = self.earlier.map_or(0, |_| EARLIER_TURNS).max(TURNS_BEFORE);
+            let around = Prefetch::Around { before, after: TURNS_AFTER };
+            self.view.prefetch(Kind::Utterances, &found, around)?;
         }
         let mut by_dialogue: BTreeMap<(Version, IdKey), Vec<usize>> = BTreeMap::new();
         for (n, candidate) in candidates.iter().enumerate() {

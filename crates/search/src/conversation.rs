@@ -18,6 +18,10 @@ pub(super) const NEIGHBORS: [(isize, f32, f32); 7] = [
     (3, 0.0, 0.2),
 ];
 
+/// Number of turns before and after an utterance whose vectors count.
+pub(super) const TURNS_BEFORE: usize = 2;
+pub(super) const TURNS_AFTER: usize = 2;
+
 /// Returns for an utterance and its neighbors the distance in turns and the weight of their words.
 pub(super) fn word_weight() -> impl Iterator<Item = (isize, f32)> {
     NEIGHBORS.iter().map(|(distance, _, weight)| (*distance, *weight))

@@ -20,12 +20,11 @@ use turnwise_core::{
 };
 use turnwise_corpus::{Dialogue, walk::Plan};
 use turnwise_index::vectors::{Kind, Mode, VectorReader, VectorWriter};
-use turnwise_milvus::{Manifest, MilvusWriter, Target, Unfinished, VectorSource};
+use turnwise_milvus::{Manifest, MilvusWriter, Target, VectorSource};
 use turnwise_store::{
     IngestMark, Manifest as IndexManifest, Prepared, PutOutcome,
     ingest::{DialogueSink, IngestControl, IngestOptions, ingest},
 };
-use turnwise_text::Analyzer;
 
 use crate::{
     assemble,
@@ -90,11 +89,10 @@ impl MilvusAssembly<'_> {
         check_vectors(&vectors, plan, &options, (&survey, folder.name()), progress)?;
         let recipe = Some(first.recipe.clone());
         let source = Some(Box::new(vectors) as Box<dyn VectorSource>);
-        let analyzer = Analyzer::default();
         let writer = if self.replace {
-            MilvusWriter::new_generation(target, analyzer, recipe, source, Unfinished::Discard)?
+            MilvusWriter::new_generation_by_language(target, recipe, source)?
         } else {
-            MilvusWriter::open_or_create_with_source(target, analyzer, recipe, |_| source)?
+            MilvusWriter::open_or_create_with_source(target, None, recipe, |_| source)?
         };
         let (plan, read) = self.files.plan(progress)?;
         Ok(PreparedIngest { writer, plan, options: IngestOptions { read, ..options } })

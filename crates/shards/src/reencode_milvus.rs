@@ -13,7 +13,7 @@ use turnwise_core::{
 };
 use turnwise_encoder::Encoder;
 use turnwise_index::vectors::Recipe;
-use turnwise_milvus::{Encoding, Manifest, MilvusWriter, Target, Unfinished, VectorSource, Walk};
+use turnwise_milvus::{Encoding, Manifest, MilvusWriter, Target, VectorSource, Walk};
 use turnwise_store::{Prepared, PutOutcome, Totals, ingest::DialogueSink};
 
 use crate::progress::{Amount, Progress, Step, stop_if_asked};
@@ -53,13 +53,7 @@ pub fn reencode(
 ) -> Result<Reencoded> {
     let source = Box::new(Encoding::new(encoder, recipe)) as Box<dyn VectorSource>;
     let analyzer = before.analyzer()?;
-    let mut writer = MilvusWriter::new_generation(
-        target,
-        analyzer,
-        Some(recipe.clone()),
-        Some(source),
-        Unfinished::Continue,
-    )?;
+    let mut writer = MilvusWriter::new_generation(target, analyzer, Some(recipe.clone()), Some(source))?;
     let begun = Instant::now();
     let encoded = fill(&mut writer, target, before, progress)?;
     writer.flush()?;

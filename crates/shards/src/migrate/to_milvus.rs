@@ -9,7 +9,7 @@ use turnwise_core::{
     numbers::counted,
 };
 use turnwise_index::{engine::Engine, vectors::VectorReader};
-use turnwise_milvus::{MilvusWriter, Target, Unfinished, VectorSource};
+use turnwise_milvus::{MilvusWriter, Target, VectorSource};
 use turnwise_search::{Searcher, Tuning};
 use turnwise_store::{Prepared, PutOutcome, Snapshot, ingest::DialogueSink};
 
@@ -63,8 +63,7 @@ fn copy(
     let recipe = vectors.as_ref().map(|vectors| vectors.recipe().clone());
     let source = vectors.map(|vectors| Box::new(vectors) as Box<dyn VectorSource>);
     let begun = Instant::now();
-    let mut writer =
-        MilvusWriter::new_generation(target, here.analyzer(), recipe, source, Unfinished::Continue)?;
+    let mut writer = MilvusWriter::new_generation(target, here.analyzer(), recipe, source)?;
     progress.begin(Step::Copying, Some(content.dialogues), 0);
     let already_there = fill(&mut writer, snapshot, progress)?;
     progress.end();
