@@ -54,6 +54,19 @@ fn the_commands_give_the_same_results_as_a_local_index() {
     ] {
         alike(command);
     }
+    // The names of speakers and the titles count in Milvus, too. The corpus has more than 100 speakers.
+    for query in
+        ["what did Gareth say about boots", "what did Ottilie attach", "shoes that never got walked in"]
+    {
+        let [here, there] = ["-i x".to_owned(), engine.clone()].map(|place| {
+            let place: Vec<&str> = place.split(' ').collect();
+            let args = [&["search", query, "--format", "json"], place.as_slice()].concat();
+            t.run_args(&args).json()
+        });
+        assert_eq!(here["effective"]["speakers"], there["effective"]["speakers"], "{query}");
+        assert_eq!(ids(&here)[..3], ids(&there)[..3], "{query}");
+        assert_eq!(here["effective"]["speakers"].is_array(), query.contains("did"), "{query}: {here}");
+    }
     let shown = t.ok(&format!("corpus show {engine} deliveries-001"));
     assert_eq!(shown, t.ok("corpus show -i x deliveries-001"));
     // A repeated ingest changes nothing. Deleted dialogues are not found.

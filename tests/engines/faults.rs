@@ -285,15 +285,15 @@ fn a_new_name_is_created_with_the_first_dialogues() {
     };
     assert_eq!(
         (found("Paket"), found("Formulare"), found("hello")),
-        (vec!["d0#0".to_owned()], vec!["d1#0".to_owned()], vec![])
+        (vec!["d0#1".to_owned()], vec!["d1#1".to_owned()], vec![])
     );
     // A new generation detects the language of its own dialogues.
     let mut replacement = MilvusWriter::new_generation_by_language(&target, None, None).unwrap();
     put(&mut replacement, "d9", "hello");
     replacement.commit(None).unwrap();
-    assert_eq!(found("Paket"), ["d0#0"]);
+    assert_eq!(found("Paket"), ["d0#1"]);
     replacement.finish().unwrap();
-    assert_eq!((found("Paket"), found("hello")), (vec![], vec!["d9#0".to_owned()]));
+    assert_eq!((found("Paket"), found("hello")), (vec![], vec!["d9#1".to_owned()]));
 }
 
 #[test]
