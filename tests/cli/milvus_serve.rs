@@ -62,7 +62,7 @@ fn requests_have_the_same_responses_as_for_a_local_index() {
         server.post(&format!("{path}?index={index}"), request).json(200)
     };
     for (path, request) in [
-        ("search", json!({"query": "my parcel never came", "mode": "bm25", "k": 20})),
+        ("search", json!({"query": "my parcel never came", "mode": "bm25", "k": 12})),
         ("search", json!({"query": "my parcel never came", "mode": "dense", "filter": "role=user", "k": 20})),
         ("search", json!({"query": "lost parcel", "candidates": 5000})),
         ("search", json!({"query": "refund", "of": "dialogues", "mode": "dense", "offset": 3, "k": 5})),
