@@ -312,6 +312,23 @@ def words(_):
     return rows, [Task("words of a sample turn", queries, 300)]
 
 
+@dataset("paraphrases")
+def paraphrases(_):
+    """Turns of the sample dialogues in other words. A query has no content word in common with its turn."""
+    folder = os.path.join(HERE, "..", "..", "examples", "support")
+    rows = [json.loads(line) for path in sorted(glob.glob(os.path.join(folder, "*.jsonl"))) for line in lines(path)]
+    known = [json.loads(line) for line in lines(os.path.join(HERE, "paraphrases.jsonl"))]
+    turns = [{"request": {"query": row["query"]}, "relevant": {row["turn"]}} for row in known]
+    dialogues = [
+        {"request": {"query": row["query"], "of": "dialogues"}, "relevant": {row["turn"].rsplit("#", 1)[0]}}
+        for row in known
+    ]
+    return rows, [
+        Task("paraphrases of sample turns, utterances", turns, 300),
+        Task("paraphrases of sample turns, dialogues", dialogues, 300),
+    ]
+
+
 @dataset("intent-names")
 def intent_names(data):
     """Names of the intents of BANKING77 as queries, such as `card payment not recognised`."""

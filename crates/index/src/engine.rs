@@ -291,6 +291,9 @@ pub struct Candidate {
     pub turn: Option<TurnNo>,
     /// Cosine in a dense search, BM25 score in a lexical search.
     pub score: f32,
+    /// In a lexical search for whole dialogues, the terms of the query that the dialogue contains, or its title in a search
+    /// for titles: one bit for each of the first 64 terms. `None` if the engine does not know them.
+    pub terms: Option<u64>,
 }
 
 /// Result list of one search mode.

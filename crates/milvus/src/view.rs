@@ -146,6 +146,7 @@ impl<'a> MilvusView<'a> {
                 turn: (kind == Kind::Utterances).then(|| TurnNo(turns[n].try_into().unwrap_or(0))),
                 // Some servers return BM25 scores, and others return negated BM25 scores as distances.
                 score: if words { scores[n].abs() } else { scores[n] },
+                terms: None,
             };
             found.push((row, id));
         }

@@ -332,8 +332,7 @@ impl<'a> ContextScorer<'a> {
             // If the terms are not known, there is one total score.
             None if self.terms.len() > 1 => {
                 let weight = |word: &BestWord| if word.score > 0.0 { word.weight } else { 0.0 };
-                let weights = words.iter().map(|word| word.as_ref().map(weight));
-                CoveredTerms::collect(self.terms.len(), weights)
+                CoveredTerms::collect(words.iter().map(|word| word.as_ref().map(weight)))
             }
             _ => CoveredTerms::default(),
         };
@@ -350,11 +349,13 @@ impl<'a> ContextScorer<'a> {
         (score, covered)
     }
 
-    /// Returns [`Conversation::best_words`], but `None` for the names of speakers in their own dialogues. They have a score
-    /// of their own, and greetings are full of them.
+    /// Returns [`Conversation::best_words`] of all terms, but `None` for the names of speakers in their own dialogues. They
+    /// have a score of their own, and greetings are full of them.
     fn best_words(&self, conversation: &Conversation<'_, '_>, at: usize) -> Vec<Option<BestWord>> {
         let counts = |n: usize| !(conversation.participant && self.is_name.get(n) == Some(&true));
-        let best = conversation.best_words(at).into_iter().enumerate();
+        let mut best = conversation.best_words(at);
+        best.resize(best.len().max(self.terms.len()), BestWord::default());
+        let best = best.into_iter().enumerate();
         best.map(|(n, best)| Some(best).filter(|_| counts(n))).collect()
     }
 

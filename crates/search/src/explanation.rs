@@ -25,6 +25,10 @@ pub struct Explanation {
     /// BM25 score of the dialogue. Present only if the hit is a whole dialogue.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub title: Option<RankedScore>,
+    /// Share of the query's words that a whole dialogue or its title contains, from 0 to 1. Its cube multiplies the scaled
+    /// BM25 score. Absent for a query of one word.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub share: Option<f32>,
     /// Contribution of each query term to the BM25 score.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub terms: Vec<TermScore>,
@@ -121,6 +125,7 @@ impl Explanation {
             cosine: candidate.cosine,
             bm25: candidate.bm25,
             title: candidate.title,
+            share: candidate.share,
             terms: Vec::new(),
             context: candidate.context.map(|context| ContextExplanation {
                 cosine: context.cosine,

@@ -106,6 +106,9 @@ impl Searcher {
             let hits = timed(&mut timings.hits, || {
                 if mode == Mode::Hybrid && fusion.method == FusionMethod::Weighted {
                     view.prefetch(kind, &lists.lexical_only(), Prefetch::Vectors)?;
+                    if query.uses_share() {
+                        view.prefetch(kind, &lists.without_terms(), Prefetch::Records)?;
+                    }
                 }
                 let scores = Scores { engine: self.engine(), view, query: &query, lists: &lists };
                 let mut ranked = fuse(mode, &fusion, &lists, &scores, stretch)?;
@@ -248,6 +251,10 @@ impl CandidateScores for Scores<'_> {
         self.query.cosine(self.view, candidate)
     }
 
+    fn share(&self, candidate: &FusedCandidate) -> Result<Option<f32>> {
+        self.query.share(self.view, self.engine.analyzer(), candidate)
+    }
+
     fn in_context(&self, candidates: &[FusedCandidate]) -> Result<Vec<ContextScore>> {
         ContextScorer::new(self.engine, self.view, self.query, self.lists).scores(candidates)
     }
@@ -265,6 +272,11 @@ impl Lists {
             named: NamedDialogues::default(),
             exhausted: true,
         }
+    }
+
+    /// Returns the candidates of the lexical search whose terms are not known.
+    fn without_terms(&self) -> Vec<Candidate> {
+        self.bm25.iter().chain(&self.titles).filter(|candidate| candidate.terms.is_none()).copied().collect()
     }
 
     /// Returns the candidates that only the lexical search found.

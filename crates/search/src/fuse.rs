@@ -34,6 +34,10 @@ pub(super) struct FusedCandidate {
     pub(super) bm25: Option<RankedScore>,
     /// Rank and score of the title of a whole dialogue. `None` for an utterance.
     pub(super) title: Option<RankedScore>,
+    /// Terms of the query that a whole dialogue or its title contains; see [`Candidate::terms`].
+    pub(super) terms: Option<u64>,
+    /// Share of the words of the query that a whole dialogue contains. `None` if it does not count.
+    pub(super) share: Option<f32>,
     /// Whether the query names a speaker or a date of a whole dialogue.
     pub(super) named: Named,
     /// Cosine with the query. `None` if it has not been computed.
@@ -49,7 +53,8 @@ pub(super) struct FusedCandidate {
 impl FusedCandidate {
     /// Converts the fused candidate to a candidate of the engine.
     pub(super) fn engine_candidate(&self) -> Candidate {
-        Candidate { dialogue: self.dialogue, version: self.version, turn: self.turn, score: self.score }
+        let FusedCandidate { dialogue, version, turn, score, .. } = *self;
+        Candidate { dialogue, version, turn, score, terms: None }
     }
 
     fn bm25_with_title(&self) -> Option<f32> {
@@ -67,6 +72,9 @@ pub(super) fn bm25_with_title(bm25: Option<RankedScore>, title: Option<RankedSco
 pub(super) trait CandidateScores {
     /// Returns the cosine of a candidate that is not in the dense list; `None` if the candidate has no vector.
     fn cosine(&self, candidate: &FusedCandidate) -> Result<Option<f32>>;
+
+    /// Returns the share of the words of the query that a whole dialogue contains; `None` if it does not count.
+    fn share(&self, candidate: &FusedCandidate) -> Result<Option<f32>>;
 
     /// Returns the scores of all candidates in their conversations, in the order of the candidates.
     fn in_context(&self, candidates: &[FusedCandidate]) -> Result<Vec<ContextScore>>;
@@ -102,12 +110,17 @@ pub(super) fn fuse(
                 dense: None,
                 bm25: None,
                 title: None,
+                terms: None,
+                share: None,
                 named: Named::default(),
                 cosine: None,
                 score: 0.0,
                 context: None,
                 before: None,
             });
+            if let Some(terms) = entry.terms {
+                candidate.terms = Some(candidate.terms.unwrap_or_default() | terms);
+            }
             let ranked = Some(RankedScore { rank: n + 1, score: entry.score });
             match list {
                 0 => (candidate.dense, candidate.cosine) = (ranked, Some(entry.score)),
@@ -135,6 +148,10 @@ pub(super) fn fuse(
             FusionMethod::Weighted => {
                 for candidate in all.iter_mut().filter(|candidate| candidate.cosine.is_none()) {
                     candidate.cosine = scores.cosine(candidate)?;
+                }
+                let is_found = |candidate: &&mut FusedCandidate| candidate.bm25_with_title().is_some();
+                for candidate in all.iter_mut().filter(is_found) {
+                    candidate.share = scores.share(candidate)?;
                 }
             }
             FusionMethod::Rrf => {}
@@ -173,7 +190,8 @@ impl Parts {
             }
             FusionMethod::Rrf => (candidate.dense.map(rank), candidate.bm25.map(rank)),
             FusionMethod::Weighted => {
-                let bm25 = candidate.bm25_with_title().map(|score| scaled(score, BM25_HALF_SCORE));
+                let factor = candidate.share.map_or(1.0, share_factor);
+                let bm25 = candidate.bm25_with_title().map(|score| factor * scaled(score, BM25_HALF_SCORE));
                 (stretched(candidate.cosine), bm25)
             }
         };
@@ -203,6 +221,12 @@ impl Fusion {
     pub fn weighted(&self, cosine: f32, bm25: f32) -> f32 {
         self.dense * cosine + self.bm25 * scaled(bm25, BM25_HALF_SCORE)
     }
+}
+
+/// Returns the factor of the BM25 score of a whole dialogue that contains a share of the words of the query. A long dialogue
+/// often contains some of them by chance, so the factor is lower than for an utterance.
+fn share_factor(share: f32) -> f32 {
+    share.powi(3)
 }
 
 fn scaled(bm25: f32, half_score: f32) -> f32 {
@@ -235,6 +259,10 @@ mod tests {
             Ok(self.0)
         }
 
+        fn share(&self, _: &FusedCandidate) -> Result<Option<f32>> {
+            Ok(None)
+        }
+
         fn in_context(&self, _: &[FusedCandidate]) -> Result<Vec<ContextScore>> {
             unreachable!()
         }
@@ -246,6 +274,7 @@ mod tests {
             version: Version(*seq),
             turn: None,
             score: *score,
+            terms: None,
         };
         scores.iter().map(entry).collect()
     }
@@ -293,6 +322,8 @@ mod tests {
             dense: Some(RankedScore { rank: 1, score: 0.9 }),
             bm25: None,
             title: None,
+            terms: None,
+            share: None,
             named: Named::default(),
             cosine: Some(0.9),
             score: 0.0,

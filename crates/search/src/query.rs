@@ -7,6 +7,7 @@ use std::{
 
 use super::{
     EffectiveQuery, FusionMethod, Mode, RerankMethod, SearchRequest, Searcher, WeightedText,
+    coverage::MAX_TERMS,
     earlier::{EARLIER_TURNS, EarlierTurns},
     fuse::FusedCandidate,
     speakers::NamedSpeakers,
@@ -82,6 +83,48 @@ impl Query {
     /// Returns the terms of the names of speakers, as in the index and as in the query.
     pub(super) fn name_terms(&self, analyzer: Analyzer) -> HashSet<String> {
         self.speakers.iter().chain(&self.names).flat_map(|name| analyzer.terms(name)).collect()
+    }
+
+    /// Returns whether the share of the words of the query in a whole dialogue counts: in a search with a text of at least
+    /// two words.
+    pub(super) fn uses_share(&self) -> bool {
+        let terms =
+            self.words.as_ref().filter(|words| words.expression.is_none()).map(|words| words.terms.len());
+        self.kind == Kind::Dialogues
+            && self.in_titles
+            && terms.is_some_and(|terms| (2..=MAX_TERMS).contains(&terms))
+    }
+
+    /// Returns the share of the words of the query that a whole dialogue or its title contains; `None` if it does not count.
+    /// The names of the speakers that the query names count as contained in their dialogues.
+    pub(super) fn share(
+        &self,
+        view: &dyn View,
+        analyzer: Analyzer,
+        candidate: &FusedCandidate,
+    ) -> Result<Option<f32>> {
+        let Some(words) = self.words.as_ref().filter(|_| self.uses_share()) else { return Ok(None) };
+        let bits = |contains: &dyn Fn(&String) -> bool| {
+            let found = words.terms.iter().enumerate().filter(|(_, term)| contains(term));
+            found.fold(0u64, |bits, (n, _)| bits | 1 << n)
+        };
+        let mut found = match candidate.terms {
+            Some(found) => found,
+            None => {
+                let mut known = HashSet::new();
+                view.read_spoken(candidate.dialogue, &mut |_, dialogue| {
+                    let texts = dialogue.turns.iter().map(|turn| &turn.text).chain(&dialogue.title);
+                    known.extend(texts.flat_map(|text| analyzer.terms(text)));
+                    Ok(())
+                })?;
+                bits(&|term| known.contains(term))
+            }
+        };
+        if candidate.named.speaker {
+            let names = self.name_terms(analyzer);
+            found |= bits(&|term| names.contains(term));
+        }
+        Ok(Some(found.count_ones() as f32 / words.terms.len() as f32))
     }
 
     /// Returns the distinct dates as they are written in the query.

@@ -96,6 +96,7 @@ impl Searcher {
             version: *version,
             turn: Some(turn.number),
             score: 0.0,
+            terms: None,
         };
         let needed: Vec<_> =
             chosen.iter().flat_map(|(of, _, two)| two.map(|turn| candidate(of, turn))).collect();

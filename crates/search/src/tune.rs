@@ -259,6 +259,10 @@ impl CandidateScores for Judge<'_> {
         Ok(cosine)
     }
 
+    fn share(&self, candidate: &FusedCandidate) -> Result<Option<f32>> {
+        self.query.share(self.view, self.engine.analyzer(), candidate)
+    }
+
     /// All fusions have the same candidates, so the first call computes the scores of all later calls.
     fn in_context(&self, candidates: &[FusedCandidate]) -> Result<Vec<ContextScore>> {
         let item = |candidate: &FusedCandidate| (candidate.version, candidate.turn);

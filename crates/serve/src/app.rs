@@ -228,7 +228,8 @@ impl OpenIndex {
         let ids: HashSet<&str> = ids.collect();
         let ids = ids.into_iter().map(DialogueId::new).collect::<Result<Vec<DialogueId>>>()?;
         let version = Version::default();
-        let candidate = |id: &DialogueId| Candidate { dialogue: id.key(), version, turn: None, score: 0.0 };
+        let candidate =
+            |id: &DialogueId| Candidate { dialogue: id.key(), version, turn: None, score: 0.0, terms: None };
         let all: Vec<Candidate> = ids.iter().map(candidate).collect();
         view.prefetch(Kind::Dialogues, &all, Prefetch::Records)?;
         let mut visible = HashSet::new();

@@ -233,7 +233,7 @@ impl DenseReader {
             let rows = graph.rows(node.node).iter().filter_map(|row| Some((*row, wanted(*row)?)));
             let live = rows.filter(|(_, (key, seq, _))| snapshot.seq_of(*key) == Some(*seq)).take(settings.k);
             found.extend(live.map(|(row, (dialogue, seq, turn))| Ranked {
-                hit: Candidate { dialogue, version: seq.into(), turn, score: node.score },
+                hit: Candidate { dialogue, version: seq.into(), turn, score: node.score, terms: None },
                 row: Some(row),
                 id: None,
             }));
@@ -273,7 +273,13 @@ impl DenseReader {
                 }
                 let Some(vector) = self.vectors.get(kind, key)? else { continue };
                 found.extend(scorer.score(vector)?.map(|score| Ranked {
-                    hit: Candidate { dialogue: recent.id.key(), version: recent.seq.into(), turn, score },
+                    hit: Candidate {
+                        dialogue: recent.id.key(),
+                        version: recent.seq.into(),
+                        turn,
+                        score,
+                        terms: None,
+                    },
                     row: None,
                     id: Some(Cow::Borrowed(&recent.id)),
                 }));

@@ -58,7 +58,8 @@ impl EmbeddedView<'_> {
                 let dialogue = hit.dialogue.key();
                 let is_live = self.engine.snapshot.seq_of(dialogue) == Some(hit.seq);
                 let admitted = filtered.is_none_or(|filtered| filtered.admitted().holds(hit.seq, hit.turn));
-                let found = Candidate { dialogue, version: hit.seq.into(), turn: hit.turn, score: hit.score };
+                let (version, turn) = (hit.seq.into(), hit.turn);
+                let found = Candidate { dialogue, version, turn, score: hit.score, terms: hit.terms };
                 (is_live && admitted).then_some(found)
             });
             let mut found: Vec<Candidate> = live.collect();

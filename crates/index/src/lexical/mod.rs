@@ -56,6 +56,9 @@ pub struct LexicalHit {
     pub turn: Option<TurnNo>,
     /// Sequence number of the dialogue when it was indexed.
     pub seq: Seq,
+    /// Terms of the query that a whole dialogue contains, one bit for each of the first 64 terms. `None` for a turn, and if
+    /// the query is an expression.
+    pub terms: Option<u64>,
 }
 
 fn folder(root: &Path) -> PathBuf {
@@ -171,6 +174,7 @@ impl Lexical {
                 dialogue: DialogueId::new(best.dialogue)?,
                 turn: (kind == Kind::Utterances).then_some(best.turn),
                 seq: best.seq,
+                terms: best.terms,
             })
         };
         self.best(kind, query, k, selected)?.into_iter().map(hit).collect()
@@ -232,8 +236,9 @@ impl Lexical {
             None => "the lexical index is damaged, or Tantivy cannot compute this query",
         };
         side.guarded(what, || {
-            top::best(side.state()?, query.query.as_ref(), query.sum.as_ref(), k, selected)
-                .map_err(|e| side.failed(&e))
+            let (expression, sum) = (query.query.as_ref(), query.sum.as_ref());
+            let marks_terms = kind == Kind::Dialogues;
+            top::best(side.state()?, expression, sum, k, selected, marks_terms).map_err(|e| side.failed(&e))
         })
     }
 }

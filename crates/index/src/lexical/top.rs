@@ -14,10 +14,10 @@ use std::{
 };
 
 use tantivy::{
-    DocId, SegmentReader,
+    DocId, DocSet, SegmentReader, Term,
     columnar::{Column, StrColumn},
     query::{EnableScoring, Query},
-    schema::Field,
+    schema::{Field, IndexRecordOption},
 };
 
 use super::{
@@ -74,16 +74,19 @@ pub(super) struct Found {
     pub(super) dialogue: String,
     pub(super) turn: TurnNo,
     pub(super) seq: Seq,
+    /// Terms of the query that the document contains; see [`super::LexicalHit::terms`].
+    pub(super) terms: Option<u64>,
 }
 
 /// Returns the `k` best selected documents. With `sum`, the score is the sum of its terms' scores, and `query` is not
-/// used.
+/// used. With `marks_terms`, also finds the terms that each document contains.
 pub(super) fn best(
     state: &SearchState,
     query: &dyn Query,
     sum: Option<&Sum>,
     k: usize,
     selected: Option<&Selected>,
+    marks_terms: bool,
 ) -> tantivy::Result<Vec<Found>> {
     if k == 0 {
         return Ok(Vec::new());
@@ -92,7 +95,10 @@ pub(super) fn best(
         Some(sum) => sum::best(state, sum, k, selected)?,
         None => best_by_expression(state, query, k, selected)?,
     };
-    let chosen = choose(state, &found, k);
+    let mut chosen = choose(state, &found, k);
+    if let Some(sum) = sum.filter(|_| marks_terms) {
+        mark_terms(state, &sum.terms, &mut chosen)?;
+    }
     name(state, &chosen, k)
 }
 
@@ -100,9 +106,31 @@ pub(super) fn best(
 struct Chosen {
     score: f32,
     segment: usize,
+    doc: DocId,
     dialogue: u64,
     turn: TurnNo,
     seq: Seq,
+    terms: Option<u64>,
+}
+
+/// Sets the terms that each document contains.
+fn mark_terms(state: &SearchState, terms: &[Term], chosen: &mut [Chosen]) -> tantivy::Result<()> {
+    chosen.sort_unstable_by_key(|chosen| (chosen.segment, chosen.doc));
+    for own in chosen.chunk_by_mut(|a, b| a.segment == b.segment) {
+        let segment = state.searcher.segment_reader(own[0].segment as u32);
+        own.iter_mut().for_each(|chosen| chosen.terms = Some(0));
+        for (n, term) in terms.iter().take(u64::BITS as usize).enumerate() {
+            let index = segment.inverted_index(term.field())?;
+            let Some(mut postings) = index.read_postings(term, IndexRecordOption::Basic)? else { continue };
+            for chosen in &mut *own {
+                let at = if postings.doc() < chosen.doc { postings.seek(chosen.doc) } else { postings.doc() };
+                if at == chosen.doc {
+                    chosen.terms = chosen.terms.map(|terms| terms | 1 << n);
+                }
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Returns the `k` best documents, and documents with the same score as the last of them. At most `k` documents of each
@@ -115,7 +143,8 @@ fn choose(state: &SearchState, found: &[Vec<(DocId, f32)>], k: usize) -> Vec<Cho
             .iter()
             .map(|(doc, score)| {
                 let (dialogue, turn) = columns.id(*doc);
-                Chosen { score: *score, segment, dialogue, turn, seq: columns.seq(*doc) }
+                let seq = columns.seq(*doc);
+                Chosen { score: *score, segment, doc: *doc, dialogue, turn, seq, terms: None }
             })
             .collect();
         // Within a segment, ordinals have the order of the ids, so at most k documents are needed.
@@ -147,6 +176,7 @@ fn name(state: &SearchState, chosen: &[Chosen], k: usize) -> tantivy::Result<Vec
                 dialogue: String::from_utf8_lossy(bytes).into_owned(),
                 turn: chosen.turn,
                 seq: chosen.seq,
+                terms: chosen.terms,
             }));
         })?;
     }

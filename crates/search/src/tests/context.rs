@@ -331,9 +331,8 @@ proptest! {
         let dense = found.effective.map_or("parcel late".to_owned(), |effective| effective.meaning.last().unwrap().text.clone());
         let query = vector(&dense);
         let snapshot = Snapshot::open(&root).unwrap();
-        // For each hit, its dialogue, the expected score without the words, that of the words, and their coverage.
+        // For each hit, the expected score without the words, that of the words, and the share of the words.
         let mut expected = Vec::new();
-        let mut seen = std::collections::HashSet::new();
         for hit in found.hits {
             let (dialogue, _) = snapshot.find(&hit.dialogue).unwrap();
             let at = dialogue.turns.iter().position(|t| t.number == hit.turn.number).unwrap() as isize;
@@ -354,9 +353,6 @@ proptest! {
             // In the dialogues of a named speaker, the name is no word.
             let is_word = |term: &str| !in_dialogue || dense.split(' ').any(|word| word == term);
             let counted: Vec<&str> = ["parcel", "late"].into_iter().filter(|term| is_word(term)).collect();
-            if !with_context {
-                seen.extend(best.keys().filter(|term| is_word(term)).cloned());
-            }
             let own = || best.iter().filter(|(term, _)| is_word(term)).map(|(_, best)| best);
             let words: f32 = own().map(|(score, _)| score).sum();
             let covered: f32 = own().map(|(_, weight)| weight).sum();
@@ -387,21 +383,16 @@ proptest! {
                 _ => prop_assert!(half == 16.0 || half == 20.0),
             }
             let others = turnwise_core::vectors::cosine(&query, &sum) + speaker + earlier;
-            expected.push((hit, others, 0.5 * words / (words + half), (covered, counted)));
+            expected.push((hit, others, 0.5 * words / (words + half), (counted.len() == 2 && !with_context).then_some(covered / 2.0)));
         }
-        // Only words that a candidate contains count.
-        let share = |(covered, counted): &(f32, Vec<&str>)| match counted.iter().filter(|term| seen.contains(**term)).count() {
-            2 => covered / 2.0,
-            _ => 0.0,
-        };
-        let expected: Vec<_> =
-            expected.into_iter().map(|(hit, others, words, terms)| (hit, others, words, share(&terms))).collect();
         for (hit, others, words, share) in &expected {
             let covering = expected.iter().filter(|(other, _, _, covered)| {
-                other.explanation.as_ref().unwrap().bm25.is_some() && *covered >= share - 1e-4
+                let covers = covered.zip(*share).is_some_and(|(covered, share)| covered >= share - 1e-4);
+                other.explanation.as_ref().unwrap().bm25.is_some() && covers
             });
             let dialogues: std::collections::HashSet<&str> = covering.map(|(other, ..)| other.dialogue.as_str()).collect();
-            let expected = others + words * (1.0 + 2.0 * share.powi(4) / dialogues.len().max(1) as f32);
+            let factor = share.map_or(1.0, |share| (0.3 + 0.7 * share) * (1.0 + 2.0 * share.powi(4) / dialogues.len().max(1) as f32));
+            let expected = others + words * factor;
             prop_assert!((expected - hit.score).abs() < 1e-3, "{}: {expected} {:?}", hit.id, hit.explanation);
         }
     }

@@ -22,20 +22,21 @@ function why(hit) {
     rows.push(row(`· ${term.term}`, number(term.score), `idf ${term.idf.toFixed(2)}, ${term.frequency}× here`));
   }
   if (e.title) rows.push(row("title", `BM25 ${number(e.title.score)}`, `rank ${e.title.rank}, half of it counts`));
+  if (e.share !== undefined) rows.push(row("words together", `× ${(e.share ** 3).toFixed(2)}`, `${Math.round(100 * e.share)}% of the query`));
   const { fusion, context } = e;
   if (context) {
     if (context.cosine !== null) rows.push(row("meaning in context", `cosine ${number(context.cosine)}`, (context.cosines || []).map(({ turn, cosine }) => `${turn === hit.turn.number ? "here" : `turn ${turn}`} ${cosine.toFixed(2)}`).join(", ")));
     if (context.bm25 > 0) rows.push(row("keywords in context", number(context.bm25), (context.terms || []).map((term) => `${term.term} (${term.turn === null ? "title" : term.turn === hit.turn.number ? "here" : `turn ${term.turn}`})`).join(", ")));
     const { share, dialogues, factor } = context.coverage;
-    if (factor > 1.005) rows.push(row("words together", `× ${factor.toFixed(2)}`, `${Math.round(100 * share)}% of the query, ${dialogues > 1 ? `as in ${counted(dialogues - 1, "other dialogue")}` : "more than in any other dialogue"}`));
+    if (share > 0) rows.push(row("words together", `× ${factor.toFixed(2)}`, `${Math.round(100 * share)}% of the query, ${dialogues > 1 ? `as in ${counted(dialogues - 1, "other dialogue")}` : "more than in any other dialogue"}`));
     if (context.participant) rows.push(row("speaker", number(fusion.from_speaker), `the query names ${context.speaker ? hit.turn.speaker : "a speaker of this dialogue"}`));
     if (context.date) rows.push(row("date", number(fusion.from_date), context.date === "said" ? "said on a date of the query" : "mentions a date of the query"));
     if (context.earlier) rows.push(row("conversation before", number(fusion.from_earlier), `cosine ${number(context.earlier.cosine)}, keywords ${number(context.earlier.bm25)}`));
     if (fusion.stretch) rows.push(row("cosines", `stretched × ${fusion.stretch.factor.toFixed(2)}`, `around ${number(fusion.stretch.center)}, because those of this model are close together`));
-    const parts = [[fusion.from_dense, `from meaning (× ${fusion.dense})`], [fusion.from_bm25, `from keywords (${fusion.bm25} × s/(s + ${context.half_score})${factor > 1.005 ? ` × ${factor.toFixed(2)}` : ""})`], [fusion.from_speaker, "from the speaker"], [fusion.from_date, "from the date"], [fusion.from_earlier, "from the conversation before"]];
+    const parts = [[fusion.from_dense, `from meaning (× ${fusion.dense})`], [fusion.from_bm25, `from keywords (${fusion.bm25} × s/(s + ${context.half_score})${share > 0 ? ` × ${factor.toFixed(2)}` : ""})`], [fusion.from_speaker, "from the speaker"], [fusion.from_date, "from the date"], [fusion.from_earlier, "from the conversation before"]];
     const given = parts.filter(([part]) => part !== null && part !== undefined).map(([part, from]) => `${number(part)} ${from}`);
     rows.push(row("combined", number(fusion.score), given.join(" + ")));
-  } else if (fusion?.method === "weighted") rows.push(row("combined", number(fusion.score), `${number(fusion.from_dense)} from meaning (× ${fusion.dense}) + ${number(fusion.from_bm25)} from keywords (${fusion.bm25} × s/(s + 10))`));
+  } else if (fusion?.method === "weighted") rows.push(row("combined", number(fusion.score), `${number(fusion.from_dense)} from meaning (× ${fusion.dense}) + ${number(fusion.from_bm25)} from keywords (${fusion.bm25} × s/(s + 10)${e.share === undefined ? "" : ` × ${(e.share ** 3).toFixed(2)}`})`));
   else if (fusion) rows.push(row("combined", number(fusion.score), `${number(fusion.from_dense)} + ${number(fusion.from_bm25)}: weight/(${fusion.k} + rank) in each list`));
   return el("table", { class: "why" }, el("tbody", {}, rows));
 }

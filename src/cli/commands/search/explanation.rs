@@ -98,6 +98,9 @@ pub(super) fn hit(found: &Response, hit: &Hit, why: &Explanation, out: &mut dyn 
     if let Some(RankedScore { score, rank }) = why.title {
         line(1, format!("title: score {score:.4}, rank {rank} (half of it counts)"))?;
     }
+    if let Some(share) = why.share {
+        line(1, format!("words together: {:.0}% of the query: × {:.2}", 100.0 * share, share.powi(3)))?;
+    }
     if let (None, Some(fused)) = (&why.context, &why.fusion) {
         if fused.from_speaker.is_some() {
             line(1, "speaker: the query names a speaker of this dialogue".to_owned())?;
@@ -136,7 +139,7 @@ fn in_context(
             line(2, format!("{:.4}  {}: in {}", term.score, term.term, place(term.turn, hit)))?;
         }
         let Coverage { share, dialogues, factor } = context.coverage;
-        if factor > 1.005 {
+        if share > 0.0 {
             let others = match dialogues {
                 0 | 1 => "more than in any other dialogue".to_owned(),
                 n => format!("as in {}", counted(n as u64 - 1, "other dialogue")),
@@ -203,14 +206,17 @@ fn sum(fused: &FusionExplanation, why: &Explanation) -> String {
             let context = why.context.as_ref();
             let bm25 = context.filter(|context| context.bm25 > 0.0).map(|context| {
                 let factor = context.coverage.factor;
-                let covered = if factor > 1.005 { format!(" × {factor:.2}") } else { String::new() };
+                let is_covered = context.coverage.share > 0.0;
+                let covered = if is_covered { format!(" × {factor:.2}") } else { String::new() };
                 scaled(context.bm25, context.half_score) + &covered
             });
             [context.and_then(|context| context.cosine).map(weighted), bm25]
         }
         FusionMethod::Rrf => [rank(by.dense, why.dense), rank(by.bm25, why.bm25)],
         FusionMethod::Weighted => {
-            [why.cosine.map(weighted), why.bm25_with_title().map(|score| scaled(score, BM25_HALF_SCORE))]
+            let covered = why.share.map_or(String::new(), |share| format!(" × {:.2}", share.powi(3)));
+            let bm25 = why.bm25_with_title().map(|score| scaled(score, BM25_HALF_SCORE) + &covered);
+            [why.cosine.map(weighted), bm25]
         }
     };
     let named = |part: Option<String>, name: &str| part.map(|part| format!("{part} {name}"));
