@@ -124,6 +124,8 @@ pub(super) struct ContextScorer<'a> {
     terms: &'a [String],
     analyzer: Analyzer,
     half_score: f32,
+    /// Reliability of the vectors; see [`Lists::reliability`].
+    reliability: f32,
     /// For each term, whether it is part of the name of a named speaker. All false if the query has no other terms.
     is_name: Vec<bool>,
 }
@@ -154,6 +156,7 @@ impl<'a> ContextScorer<'a> {
             titles: lists.titles.iter().map(|title| (title.version, title.score)).collect(),
             speakers: &query.speakers,
             dates: &query.dates,
+            reliability: lists.reliability,
             terms,
             analyzer,
             half_score: match words {
@@ -196,7 +199,8 @@ impl<'a> ContextScorer<'a> {
                 }
             })?;
         }
-        scores.iter_mut().zip(coverages(candidates, &covered)).for_each(|(score, own)| score.coverage = own);
+        let coverages = coverages(candidates, &covered, self.reliability);
+        scores.iter_mut().zip(coverages).for_each(|(score, own)| score.coverage = own);
         Ok(scores)
     }
 

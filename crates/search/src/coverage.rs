@@ -15,8 +15,8 @@ use turnwise_core::IdKey;
 
 /// The factor of an utterance is (`BASE` + (1 − `BASE`) × share) × (1 + `WEIGHT` × share^`POWER` / dialogues). The numbers were
 /// chosen on sets in `benchmarks/README.md`: questions about long conversations, paraphrases and words of single turns, titles,
-/// and intents. With `BASE` = 0, intents get worse, and without the factor, paraphrases.
-const BASE: f32 = 0.3;
+/// and intents. With a lower `BASE`, paraphrases get better, but questions about long conversations and intents get worse.
+const BASE: f32 = 0.6;
 const WEIGHT: f32 = 2.0;
 const POWER: i32 = 4;
 
@@ -35,8 +35,9 @@ pub struct Coverage {
     pub share: f32,
     /// Number of dialogues with at least this share.
     pub dialogues: usize,
-    /// Factor of the lexical score: (0.3 + 0.7 × share) × (1 + 2 × share⁴ / dialogues). It is 3 if all words are in one
-    /// dialogue only. 1 for a query of one term, and if the query has a context.
+    /// Factor of the lexical score: (0.6 + 0.4 × share) × (1 + 2 × share⁴ / dialogues). It is 3 if all words are in one
+    /// dialogue only. 1 for a query of one term, and if the query has a context. If the vectors are not reliable, the first
+    /// part is nearer to 1.
     pub factor: f32,
 }
 
@@ -71,8 +72,31 @@ impl CoveredTerms {
     }
 }
 
-/// Returns the coverage of each candidate.
-pub(super) fn coverages(candidates: &[FusedCandidate], covered: &[CoveredTerms]) -> Vec<Coverage> {
+/// Share of the query's words that a whole dialogue or its title contains.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, JsonSchema)]
+pub struct WordShare {
+    /// Share of the terms, from 0 to 1.
+    pub share: f32,
+    /// Factor of the lexical score: share³, because a long dialogue often contains some of the words by chance. If the
+    /// vectors are not reliable, it is nearer to 1.
+    pub factor: f32,
+}
+
+impl WordShare {
+    /// Returns the share of a dialogue that contains `found` of `terms` terms. `reliability` is that of the vectors, from 0
+    /// to 1: without good vectors, words are all that a search has.
+    pub(super) fn of(found: u32, terms: usize, reliability: f32) -> Self {
+        let share = found as f32 / terms as f32;
+        WordShare { share, factor: 1.0 - reliability * (1.0 - share.powi(3)) }
+    }
+}
+
+/// Returns the coverage of each candidate. `reliability` is that of [`WordShare::of`].
+pub(super) fn coverages(
+    candidates: &[FusedCandidate],
+    covered: &[CoveredTerms],
+    reliability: f32,
+) -> Vec<Coverage> {
     let shares: Vec<Option<f32>> = covered.iter().map(CoveredTerms::share).collect();
     let mut highest: HashMap<IdKey, f32> = HashMap::new();
     for (candidate, share) in candidates.iter().zip(&shares) {
@@ -90,7 +114,7 @@ pub(super) fn coverages(candidates: &[FusedCandidate], covered: &[CoveredTerms])
         // Equal shares can differ in the last bits.
         let dialogues = highest.partition_point(|other| *other >= share - 1e-4);
         let together = 1.0 + WEIGHT * share.powi(POWER) / dialogues.max(1) as f32;
-        let factor = (BASE + (1.0 - BASE) * share) * together;
+        let factor = (1.0 - reliability * (1.0 - BASE) * (1.0 - share)) * together;
         Coverage { share, dialogues, factor }
     };
     shares.into_iter().map(coverage).collect()

@@ -5,6 +5,7 @@ use serde::Serialize;
 
 use super::{
     ContextTerm, Coverage, DateMatch, EarlierScore, Fusion, FusionMethod, Mode, Stretch, TurnCosine,
+    WordShare,
     fuse::{FusedCandidate, Parts, RankedScore, bm25_with_title},
 };
 use turnwise_index::lexical::TermScore;
@@ -25,10 +26,10 @@ pub struct Explanation {
     /// BM25 score of the dialogue. Present only if the hit is a whole dialogue.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub title: Option<RankedScore>,
-    /// Share of the query's words that a whole dialogue or its title contains, from 0 to 1. Its cube multiplies the scaled
-    /// BM25 score. Absent for a query of one word.
+    /// Share of the query's words that a whole dialogue or its title contains. Its factor multiplies the scaled BM25 score.
+    /// Absent for a query of one word.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub share: Option<f32>,
+    pub words: Option<WordShare>,
     /// Contribution of each query term to the BM25 score.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub terms: Vec<TermScore>,
@@ -125,7 +126,7 @@ impl Explanation {
             cosine: candidate.cosine,
             bm25: candidate.bm25,
             title: candidate.title,
-            share: candidate.share,
+            words: candidate.share,
             terms: Vec::new(),
             context: candidate.context.map(|context| ContextExplanation {
                 cosine: context.cosine,

@@ -14,6 +14,7 @@ use super::{
     Candidates, Fusion, FusionMethod, HitKind, Mode, Response, SCHEMA, SearchRequest, Searcher, Stretch,
     Timings,
     context::{ContextScore, ContextScorer},
+    coverage::WordShare,
     earlier::EarlierLists,
     fuse::{CandidateScores, FusedCandidate, fuse},
     hits::HitBuilder,
@@ -38,6 +39,8 @@ pub(super) struct Lists {
     pub(super) following: Vec<Candidate>,
     /// Dialogues whose titles contain words of the query.
     pub(super) titles: Vec<Candidate>,
+    /// Reliability of the vectors for the query, from 0 to 1: the factor of the weight of dense search.
+    pub(super) reliability: f32,
     /// In a search for whole dialogues, those with a speaker or a date that the query names.
     pub(super) named: NamedDialogues,
     /// True if both lists are complete, that is, the engine has no further candidates.
@@ -83,10 +86,11 @@ impl Searcher {
         let wanted = request.offset + request.k;
         let reranked = request.rerank.map_or(0, |rerank| rerank.top);
         let mut fusion = self.fusion(request, kind);
+        let mut reliability = 1.0;
         if mode == Mode::Hybrid && self.learns_dense_weight(request, &fusion) {
-            let factor = self.dense_factor(&request.query);
-            if factor < 1.0 {
-                fusion.dense *= factor;
+            reliability = self.dense_factor(&request.query);
+            if reliability < 1.0 {
+                fusion.dense *= reliability;
                 query.warnings.push(format!(
                     "{} does not understand the language of the query well, so dense search counts less; encode the index with a \
                      multilingual model, such as multilingual-e5-small",
@@ -102,7 +106,8 @@ impl Searcher {
         let too_low = Cell::new(0);
         let (lists, mut hits) = loop {
             too_low.set(0);
-            let lists = self.lists(view, request, &query, depth, &mut timings)?;
+            let mut lists = self.lists(view, request, &query, depth, &mut timings)?;
+            lists.reliability = reliability;
             let hits = timed(&mut timings.hits, || {
                 if mode == Mode::Hybrid && fusion.method == FusionMethod::Weighted {
                     view.prefetch(kind, &lists.lexical_only(), Prefetch::Vectors)?;
@@ -251,8 +256,8 @@ impl CandidateScores for Scores<'_> {
         self.query.cosine(self.view, candidate)
     }
 
-    fn share(&self, candidate: &FusedCandidate) -> Result<Option<f32>> {
-        self.query.share(self.view, self.engine.analyzer(), candidate)
+    fn share(&self, candidate: &FusedCandidate) -> Result<Option<WordShare>> {
+        self.query.share(self.view, self.engine.analyzer(), candidate, self.lists.reliability)
     }
 
     fn in_context(&self, candidates: &[FusedCandidate]) -> Result<Vec<ContextScore>> {
@@ -269,6 +274,7 @@ impl Lists {
             earlier: None,
             following: Vec::new(),
             titles: Vec::new(),
+            reliability: 1.0,
             named: NamedDialogues::default(),
             exhausted: true,
         }

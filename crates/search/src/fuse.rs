@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::{
-    EarlierScore, Fusion, FusionMethod, Mode, Stretch, context::ContextScore, find::Lists,
+    EarlierScore, Fusion, FusionMethod, Mode, Stretch, WordShare, context::ContextScore, find::Lists,
     titles::TITLE_WEIGHT,
 };
 use turnwise_core::{IdKey, Result, TurnNo};
@@ -37,7 +37,7 @@ pub(super) struct FusedCandidate {
     /// Terms of the query that a whole dialogue or its title contains; see [`Candidate::terms`].
     pub(super) terms: Option<u64>,
     /// Share of the words of the query that a whole dialogue contains. `None` if it does not count.
-    pub(super) share: Option<f32>,
+    pub(super) share: Option<WordShare>,
     /// Whether the query names a speaker or a date of a whole dialogue.
     pub(super) named: Named,
     /// Cosine with the query. `None` if it has not been computed.
@@ -74,7 +74,7 @@ pub(super) trait CandidateScores {
     fn cosine(&self, candidate: &FusedCandidate) -> Result<Option<f32>>;
 
     /// Returns the share of the words of the query that a whole dialogue contains; `None` if it does not count.
-    fn share(&self, candidate: &FusedCandidate) -> Result<Option<f32>>;
+    fn share(&self, candidate: &FusedCandidate) -> Result<Option<WordShare>>;
 
     /// Returns the scores of all candidates in their conversations, in the order of the candidates.
     fn in_context(&self, candidates: &[FusedCandidate]) -> Result<Vec<ContextScore>>;
@@ -190,7 +190,7 @@ impl Parts {
             }
             FusionMethod::Rrf => (candidate.dense.map(rank), candidate.bm25.map(rank)),
             FusionMethod::Weighted => {
-                let factor = candidate.share.map_or(1.0, share_factor);
+                let factor = candidate.share.map_or(1.0, |share| share.factor);
                 let bm25 = candidate.bm25_with_title().map(|score| factor * scaled(score, BM25_HALF_SCORE));
                 (stretched(candidate.cosine), bm25)
             }
@@ -223,12 +223,6 @@ impl Fusion {
     }
 }
 
-/// Returns the factor of the BM25 score of a whole dialogue that contains a share of the words of the query. A long dialogue
-/// often contains some of them by chance, so the factor is lower than for an utterance.
-fn share_factor(share: f32) -> f32 {
-    share.powi(3)
-}
-
 fn scaled(bm25: f32, half_score: f32) -> f32 {
     bm25 / (bm25 + half_score)
 }
@@ -259,7 +253,7 @@ mod tests {
             Ok(self.0)
         }
 
-        fn share(&self, _: &FusedCandidate) -> Result<Option<f32>> {
+        fn share(&self, _: &FusedCandidate) -> Result<Option<WordShare>> {
             Ok(None)
         }
 

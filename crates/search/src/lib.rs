@@ -55,7 +55,7 @@ use std::{
 };
 
 pub use context::{ContextTerm, DateMatch, EarlierScore, TurnCosine};
-pub use coverage::Coverage;
+pub use coverage::{Coverage, WordShare};
 pub use explanation::{ContextExplanation, Explanation, FusionExplanation};
 pub use facets::{DEFAULT_FACETS, Facet, FacetValue, Facets};
 pub use fuse::{BM25_HALF_SCORE, EARLIER_HALF_SCORE, RankedScore};

@@ -7,7 +7,7 @@ use std::{
 
 use super::{
     EffectiveQuery, FusionMethod, Mode, RerankMethod, SearchRequest, Searcher, WeightedText,
-    coverage::MAX_TERMS,
+    coverage::{MAX_TERMS, WordShare},
     earlier::{EARLIER_TURNS, EarlierTurns},
     fuse::FusedCandidate,
     speakers::NamedSpeakers,
@@ -102,7 +102,8 @@ impl Query {
         view: &dyn View,
         analyzer: Analyzer,
         candidate: &FusedCandidate,
-    ) -> Result<Option<f32>> {
+        reliability: f32,
+    ) -> Result<Option<WordShare>> {
         let Some(words) = self.words.as_ref().filter(|_| self.uses_share()) else { return Ok(None) };
         let bits = |contains: &dyn Fn(&String) -> bool| {
             let found = words.terms.iter().enumerate().filter(|(_, term)| contains(term));
@@ -124,7 +125,7 @@ impl Query {
             let names = self.name_terms(analyzer);
             found |= bits(&|term| names.contains(term));
         }
-        Ok(Some(found.count_ones() as f32 / words.terms.len() as f32))
+        Ok(Some(WordShare::of(found.count_ones(), words.terms.len(), reliability)))
     }
 
     /// Returns the distinct dates as they are written in the query.

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::{
     Fusion, FusionMethod, FusionOptions, Mode, SearchRequest, Searcher, Stretch,
     context::{ContextScore, ContextScorer},
+    coverage::WordShare,
     find::Lists,
     fuse::{CandidateScores, FusedCandidate, fuse},
     query::{Query, QueryVectors, kind_of},
@@ -259,8 +260,8 @@ impl CandidateScores for Judge<'_> {
         Ok(cosine)
     }
 
-    fn share(&self, candidate: &FusedCandidate) -> Result<Option<f32>> {
-        self.query.share(self.view, self.engine.analyzer(), candidate)
+    fn share(&self, candidate: &FusedCandidate) -> Result<Option<WordShare>> {
+        self.query.share(self.view, self.engine.analyzer(), candidate, self.lists.reliability)
     }
 
     /// All fusions have the same candidates, so the first call computes the scores of all later calls.

@@ -391,7 +391,7 @@ proptest! {
                 other.explanation.as_ref().unwrap().bm25.is_some() && covers
             });
             let dialogues: std::collections::HashSet<&str> = covering.map(|(other, ..)| other.dialogue.as_str()).collect();
-            let factor = share.map_or(1.0, |share| (0.3 + 0.7 * share) * (1.0 + 2.0 * share.powi(4) / dialogues.len().max(1) as f32));
+            let factor = share.map_or(1.0, |share| (0.6 + 0.4 * share) * (1.0 + 2.0 * share.powi(4) / dialogues.len().max(1) as f32));
             let expected = others + words * factor;
             prop_assert!((expected - hit.score).abs() < 1e-3, "{}: {expected} {:?}", hit.id, hit.explanation);
         }

@@ -22,7 +22,7 @@ function why(hit) {
     rows.push(row(`· ${term.term}`, number(term.score), `idf ${term.idf.toFixed(2)}, ${term.frequency}× here`));
   }
   if (e.title) rows.push(row("title", `BM25 ${number(e.title.score)}`, `rank ${e.title.rank}, half of it counts`));
-  if (e.share !== undefined) rows.push(row("words together", `× ${(e.share ** 3).toFixed(2)}`, `${Math.round(100 * e.share)}% of the query`));
+  if (e.words) rows.push(row("words together", `× ${e.words.factor.toFixed(2)}`, `${Math.round(100 * e.words.share)}% of the query`));
   const { fusion, context } = e;
   if (context) {
     if (context.cosine !== null) rows.push(row("meaning in context", `cosine ${number(context.cosine)}`, (context.cosines || []).map(({ turn, cosine }) => `${turn === hit.turn.number ? "here" : `turn ${turn}`} ${cosine.toFixed(2)}`).join(", ")));
@@ -36,7 +36,7 @@ function why(hit) {
     const parts = [[fusion.from_dense, `from meaning (× ${fusion.dense})`], [fusion.from_bm25, `from keywords (${fusion.bm25} × s/(s + ${context.half_score})${share > 0 ? ` × ${factor.toFixed(2)}` : ""})`], [fusion.from_speaker, "from the speaker"], [fusion.from_date, "from the date"], [fusion.from_earlier, "from the conversation before"]];
     const given = parts.filter(([part]) => part !== null && part !== undefined).map(([part, from]) => `${number(part)} ${from}`);
     rows.push(row("combined", number(fusion.score), given.join(" + ")));
-  } else if (fusion?.method === "weighted") rows.push(row("combined", number(fusion.score), `${number(fusion.from_dense)} from meaning (× ${fusion.dense}) + ${number(fusion.from_bm25)} from keywords (${fusion.bm25} × s/(s + 10)${e.share === undefined ? "" : ` × ${(e.share ** 3).toFixed(2)}`})`));
+  } else if (fusion?.method === "weighted") rows.push(row("combined", number(fusion.score), `${number(fusion.from_dense)} from meaning (× ${fusion.dense}) + ${number(fusion.from_bm25)} from keywords (${fusion.bm25} × s/(s + 10)${e.words ? ` × ${e.words.factor.toFixed(2)}` : ""})`));
   else if (fusion) rows.push(row("combined", number(fusion.score), `${number(fusion.from_dense)} + ${number(fusion.from_bm25)}: weight/(${fusion.k} + rank) in each list`));
   return el("table", { class: "why" }, el("tbody", {}, rows));
 }

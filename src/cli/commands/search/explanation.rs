@@ -7,7 +7,7 @@ use turnwise_core::TurnNo;
 use turnwise_search::{
     BM25_HALF_SCORE, ContextExplanation, Coverage, DateMatch, EARLIER_HALF_SCORE, EarlierScore,
     EffectiveQuery, Explanation, FusionExplanation, FusionMethod, Hit, RankedScore, Rerank, RerankMethod,
-    Response, Stretch, Timings, TurnCosine,
+    Response, Stretch, Timings, TurnCosine, WordShare,
 };
 
 /// Maximum number of BM25 terms to print.
@@ -98,8 +98,8 @@ pub(super) fn hit(found: &Response, hit: &Hit, why: &Explanation, out: &mut dyn 
     if let Some(RankedScore { score, rank }) = why.title {
         line(1, format!("title: score {score:.4}, rank {rank} (half of it counts)"))?;
     }
-    if let Some(share) = why.share {
-        line(1, format!("words together: {:.0}% of the query: × {:.2}", 100.0 * share, share.powi(3)))?;
+    if let Some(WordShare { share, factor }) = why.words {
+        line(1, format!("words together: {:.0}% of the query: × {factor:.2}", 100.0 * share))?;
     }
     if let (None, Some(fused)) = (&why.context, &why.fusion) {
         if fused.from_speaker.is_some() {
@@ -214,7 +214,7 @@ fn sum(fused: &FusionExplanation, why: &Explanation) -> String {
         }
         FusionMethod::Rrf => [rank(by.dense, why.dense), rank(by.bm25, why.bm25)],
         FusionMethod::Weighted => {
-            let covered = why.share.map_or(String::new(), |share| format!(" × {:.2}", share.powi(3)));
+            let covered = why.words.map_or(String::new(), |words| format!(" × {:.2}", words.factor));
             let bm25 = why.bm25_with_title().map(|score| scaled(score, BM25_HALF_SCORE) + &covered);
             [why.cosine.map(weighted), bm25]
         }
