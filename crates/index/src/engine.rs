@@ -60,7 +60,7 @@ pub trait Engine: Send + Sync {
     fn informative_terms(&self, text: &str, kind: Kind, most: usize) -> Result<KeywordQuery>;
 
     /// Returns, for each of the names, the speakers that [`is_called`](super::speakers::is_called) accepts, at most
-    /// `most` for each name. An index with many speakers may find only those in usual upper and lower case. An engine
+    /// `most` for each name. An index with many speakers may find only names in the usual spellings. An engine
     /// without an index of the speakers returns none.
     fn speakers(&self, names: &[&str], _most: usize) -> Result<Vec<Vec<String>>> {
         Ok(vec![Vec::new(); names.len()])

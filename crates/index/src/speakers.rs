@@ -37,7 +37,7 @@ impl SpeakerCache {
     }
 }
 
-/// Returns the spellings of a name in which an index with many speakers is searched for it.
+/// Returns the usual spellings of a name. An index with many speakers is searched for each of them.
 pub(crate) fn spellings(name: &str) -> Vec<String> {
     let lower = name.to_lowercase();
     let mut spellings = vec![name.to_owned(), capitalized(&lower), name.to_uppercase(), lower];

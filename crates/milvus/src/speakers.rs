@@ -29,7 +29,7 @@ pub(super) fn of<'a>(dialogues: impl Iterator<Item = &'a Dialogue>) -> BTreeSet<
 }
 
 impl Connection {
-    /// Returns, for each of the names, the speakers that are called so, at most `most` for each.
+    /// Returns, for each of the names, at most `most` speakers with this name; see [`called`].
     pub(super) fn speakers(
         &self,
         manifest: &Manifest,
@@ -41,7 +41,7 @@ impl Connection {
             let limit = (most * some.len()).min(DEEPEST);
             let all = self.names_of_speakers(manifest, &condition(some), limit)?;
             for name in some {
-                // Speakers with one of the names may have filled the response, so that those of the others are missing.
+                // The speakers with one of the names may fill the response. The others are then missing.
                 let own = match all.len() < limit || some.len() == 1 {
                     true => None,
                     false => Some(self.names_of_speakers(manifest, &condition(&[name]), most)?),

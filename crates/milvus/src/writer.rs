@@ -274,8 +274,8 @@ impl MilvusWriter {
         Ok(())
     }
 
-    /// Switches the name to the new generation and removes the old generation. If this writer writes to the generation in
-    /// use, only creates it, if there were no dialogues to create it with.
+    /// Creates the generation if no dialogue was written. If the generation is a new one, switches the name to it and removes
+    /// the old generation.
     pub fn finish(&mut self) -> Result<()> {
         self.create(None)?;
         self.replacement.take().map_or(Ok(()), |next| next.finish(&self.writer.connection))
