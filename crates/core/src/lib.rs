@@ -25,7 +25,9 @@ pub mod random;
 pub mod script;
 pub mod stats;
 pub mod vectors;
+mod verified;
 
 pub use error::{Error, IoContext, Result};
 pub use ids::{DialogueId, IdKey, Seq, TurnNo, UtteranceId};
 pub use vectors::Vectors;
+pub use verified::Verified;

@@ -1,5 +1,7 @@
 //! Set of the utterances or dialogues that a filter accepts. Used by dense and lexical search.
 
+use std::collections::HashSet;
+
 use crate::vectors::Kind;
 use turnwise_core::{
     error::Result,
@@ -8,17 +10,30 @@ use turnwise_core::{
 use turnwise_corpus::{Dialogue, filter::Filter};
 use turnwise_store::Snapshot;
 
-/// Bit set of the utterances or dialogues that a filter accepts. A dialogue is identified by its sequence number. A
+/// Set of the utterances or dialogues that a filter accepts. A dialogue is identified by its sequence number. A
 /// replaced dialogue has a new number, so its old version is never in the set.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Admitted {
+    items: Items,
+    count: u64,
+}
+
+#[derive(Debug)]
+enum Items {
+    /// Items of any number of dialogues.
+    Bits(Bits),
+    /// Items of a few dialogues.
+    Few(HashSet<(Seq, Option<TurnNo>)>),
+}
+
+#[derive(Debug, Default)]
+struct Bits {
     /// Sequence number of the first entry of `base`.
     first: u64,
     /// For each sequence number from `first` on, the index of its first bit in `bits`; [`NOTHING`] if it has no bits.
     base: Vec<u32>,
     /// One bit per dialogue; in a set of utterances, one bit per turn number, starting at turn 1.
     bits: Vec<u64>,
-    count: u64,
 }
 
 /// Entry of `base` for a sequence number that has no bits.
@@ -40,12 +55,21 @@ impl Admitted {
         Ok(admitted)
     }
 
+    /// Builds the set by applying the filter to a few dialogues. The other dialogues are not in the set.
+    pub(super) fn among(dialogues: &[(Seq, Dialogue)], filter: &Filter, kind: Kind) -> Self {
+        let mut few = HashSet::new();
+        for (seq, dialogue) in dialogues {
+            admit(filter, kind, *seq, dialogue, &mut |seq, turn| few.extend([(seq, turn)]));
+        }
+        Admitted { count: few.len() as u64, items: Items::Few(few) }
+    }
+
     /// Creates an empty set with bits for the dialogues in `spans`. Each item of `spans` is the sequence number of a
     /// dialogue and the number of bits that it needs (see [`span`]).
     pub(super) fn over(spans: impl IntoIterator<Item = (Seq, u32)> + Clone) -> Self {
         let numbers = || spans.clone().into_iter().map(|(seq, _)| seq.0);
         let (Some(first), Some(last)) = (numbers().min(), numbers().max()) else {
-            return Admitted::default();
+            return Admitted { items: Items::Bits(Bits::default()), count: 0 };
         };
         let mut base = vec![NOTHING; (last - first + 1) as usize];
         let mut bits = 0u32;
@@ -53,33 +77,51 @@ impl Admitted {
             base[(seq.0 - first) as usize] = bits;
             bits += span;
         }
-        Admitted { first, base, bits: vec![0; (bits as usize).div_ceil(64)], count: 0 }
+        let items = Items::Bits(Bits { first, base, bits: vec![0; (bits as usize).div_ceil(64)] });
+        Admitted { items, count: 0 }
     }
 
+    pub(super) fn admit(&mut self, seq: Seq, turn: Option<TurnNo>) {
+        let is_new = match &mut self.items {
+            Items::Bits(bits) => bits.insert(seq, turn),
+            Items::Few(few) => few.insert((seq, turn)),
+        };
+        self.count += u64::from(is_new);
+    }
+
+    /// Returns true if the turn, or the dialogue if `turn` is `None`, is in the set.
+    pub fn holds(&self, seq: Seq, turn: Option<TurnNo>) -> bool {
+        match &self.items {
+            Items::Bits(bits) => bits.holds(seq, turn),
+            Items::Few(few) => few.contains(&(seq, turn)),
+        }
+    }
+
+    /// Number of utterances or dialogues in the set.
+    pub fn count(&self) -> u64 {
+        self.count
+    }
+}
+
+impl Bits {
     fn bit(&self, seq: Seq, turn: Option<TurnNo>) -> Option<usize> {
         let at = usize::try_from(seq.0.checked_sub(self.first)?).ok()?;
         let base = self.base.get(at).filter(|base| **base != NOTHING)?;
         Some(*base as usize + turn.map_or(0, |turn| turn.0.saturating_sub(1) as usize))
     }
 
-    pub(super) fn admit(&mut self, seq: Seq, turn: Option<TurnNo>) {
-        if let Some(bit) = self.bit(seq, turn)
-            && let Some(word) = self.bits.get_mut(bit / 64)
-        {
-            self.count += u64::from(*word >> (bit % 64) & 1 == 0);
-            *word |= 1 << (bit % 64);
-        }
+    /// Inserts an item. Returns whether it was not in the set before.
+    fn insert(&mut self, seq: Seq, turn: Option<TurnNo>) -> bool {
+        let Some(bit) = self.bit(seq, turn) else { return false };
+        let Some(word) = self.bits.get_mut(bit / 64) else { return false };
+        let is_new = *word >> (bit % 64) & 1 == 0;
+        *word |= 1 << (bit % 64);
+        is_new
     }
 
-    /// Returns true if the turn, or the dialogue if `turn` is `None`, is in the set.
-    pub fn holds(&self, seq: Seq, turn: Option<TurnNo>) -> bool {
+    fn holds(&self, seq: Seq, turn: Option<TurnNo>) -> bool {
         self.bit(seq, turn)
             .is_some_and(|bit| self.bits.get(bit / 64).is_some_and(|w| w >> (bit % 64) & 1 == 1))
-    }
-
-    /// Number of utterances or dialogues in the set.
-    pub fn count(&self) -> u64 {
-        self.count
     }
 }
 

@@ -133,6 +133,9 @@ fn filter() -> impl Strategy<Value = &'static str> {
         "id>d05 and id!=d07",
         "length>11",
         "id=nobody",
+        "id=d01 or id=d03 or id=d04 or id=d12",
+        "(id=d02 or id=d05) and role=user",
+        "not (id=d00 or not id=d02 and id!=d00)",
     ])
 }
 

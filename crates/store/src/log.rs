@@ -14,7 +14,7 @@ use std::{
 use memmap2::{Mmap, MmapOptions};
 
 use crate::frame::{self, Frame, Kind};
-use turnwise_core::{Error, IoContext, Result, files};
+use turnwise_core::{Error, IoContext, Result, Verified, files};
 
 /// Default segment size in bytes. A segment of at least this size is full, and the next batch starts a new segment.
 pub const SEGMENT_BYTES: u64 = 64_000_000;
@@ -74,7 +74,12 @@ pub struct Segment {
     /// File offset of the first byte in `bytes`.
     base: u64,
     bytes: Bytes,
+    /// Records that were verified, by their offset divided by [`PUT_BYTES`].
+    verified: Verified,
 }
+
+/// Minimum size of a put frame in bytes. Offsets of two put frames differ by at least this number.
+const PUT_BYTES: u64 = (frame::HEADER_BYTES + frame::PUT_PREFIX_BYTES) as u64;
 
 enum Bytes {
     Mapped(Mmap),
@@ -90,11 +95,18 @@ impl Segment {
         let length = file.metadata().at("read", &path)?.len().min(limit);
         // A crash can leave a new segment without a complete header. Such a segment has no frames.
         if length < SEGMENT_HEADER_BYTES {
-            return Ok(Segment { path, number, base: 0, bytes: Bytes::Read(Vec::new()) });
+            return Ok(Segment {
+                path,
+                number,
+                base: 0,
+                bytes: Bytes::Read(Vec::new()),
+                verified: Verified::default(),
+            });
         }
         // SAFETY: committed bytes never change. Callers map uncommitted bytes only while they hold the writer lock.
         let map = unsafe { MmapOptions::new().len(length as usize).map(&file) }.at("map", &path)?;
-        Ok(Segment { path, number, base: 0, bytes: Bytes::Mapped(map) })
+        let verified = Verified::new((length / PUT_BYTES) as usize + 1);
+        Ok(Segment { path, number, base: 0, bytes: Bytes::Mapped(map), verified })
     }
 
     /// Returns an error if the segment's header is damaged. Accepts a segment that ends inside its header.
@@ -122,7 +134,7 @@ impl Segment {
             file.seek(SeekFrom::Start(from)).at("read", &path)?;
             file.read_to_end(&mut bytes).at("read", &path)?;
         }
-        Ok(Segment { path, number, base: from, bytes: Bytes::Read(bytes) })
+        Ok(Segment { path, number, base: from, bytes: Bytes::Read(bytes), verified: Verified::default() })
     }
 
     pub fn bytes(&self) -> &[u8] {
@@ -147,9 +159,23 @@ impl Segment {
 
     /// Reads the frame at an offset. Returns [`Error::Corrupt`] if there is no valid frame.
     pub fn frame_at(&self, offset: u64) -> Result<Frame<'_>> {
+        self.frame_with(offset, |verify| verify())
+    }
+
+    /// Reads the put frame at an offset. Verifies its checksum only if this `Segment` has not verified it before.
+    pub(super) fn record_at(&self, offset: u64) -> Result<Frame<'_>> {
+        self.frame_with(offset, |verify| self.verified.once((offset / PUT_BYTES) as usize, verify))
+    }
+
+    fn frame_with(
+        &self,
+        offset: u64,
+        verify: impl FnOnce(&dyn Fn() -> Result<(), &'static str>) -> Result<(), &'static str>,
+    ) -> Result<Frame<'_>> {
         let at = offset.checked_sub(self.base).and_then(|at| usize::try_from(at).ok());
         let bytes = at.and_then(|at| self.bytes().get(at..)).unwrap_or_default();
-        Frame::read(bytes).map_err(|why| Error::corrupt(&self.path, format!("at byte {offset}: {why}")))
+        Frame::read_with(bytes, verify)
+            .map_err(|why| Error::corrupt(&self.path, format!("at byte {offset}: {why}")))
     }
 
     /// Returns an iterator over the frames from an offset to the end of the segment, with the offset of each frame. The

@@ -130,7 +130,7 @@ impl Snapshot {
     pub fn record(&self, key: IdKey) -> Result<Option<(Seq, Dialogue)>> {
         let Some(entry) = self.directory.get(key) else { return Ok(None) };
         let segment = self.segment(entry.at.segment)?;
-        let frame = segment.frame_at(entry.at.offset)?;
+        let frame = segment.record_at(entry.at.offset)?;
         parse(frame.json(), segment.path(), entry.at.offset).map(|dialogue| Some((entry.seq, dialogue)))
     }
 
@@ -143,7 +143,7 @@ impl Snapshot {
     ) -> Result<Option<T>> {
         let Some(entry) = self.directory.get(key) else { return Ok(None) };
         let segment = self.segment(entry.at.segment)?;
-        let frame = segment.frame_at(entry.at.offset)?;
+        let frame = segment.record_at(entry.at.offset)?;
         let spoken = SpokenDialogue::parse(frame.json())
             .map_err(|e| unreadable(segment.path(), entry.at.offset, &e))?;
         read(entry.seq, &spoken).map(Some)

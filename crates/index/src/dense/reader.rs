@@ -22,6 +22,7 @@ use turnwise_core::{
     error::Result,
     ids::{DialogueId, IdKey, Seq, TurnNo},
 };
+use turnwise_corpus::Dialogue;
 use turnwise_store::{Change, Position, Snapshot};
 
 /// Options of a vector search.
@@ -44,17 +45,28 @@ impl Default for SearchSettings<'_> {
     }
 }
 
-/// Result of a filter in the form that the graph search needs. Can be reused for several searches.
+/// Result of a filter in the form that the vector search needs. Can be reused for several searches.
 pub struct NodeFilter {
     admitted: Arc<Admitted>,
     /// Graph nodes with at least one accepted item; `None` if there are no graphs.
     nodes: Option<NodeSet>,
+    /// The dialogues to which all accepted items belong, if they are few. The query is then compared with each of their
+    /// vectors.
+    few: Option<Vec<VectorKeys>>,
+}
+
+impl NodeFilter {
+    /// Returns the filter for items of a few dialogues.
+    pub(crate) fn few(dialogues: Vec<(Seq, Dialogue)>, admitted: Arc<Admitted>) -> Self {
+        let few = dialogues.into_iter().map(|(seq, dialogue)| VectorKeys::of(dialogue, seq)).collect();
+        NodeFilter { admitted, nodes: None, few: Some(few) }
+    }
 }
 
 struct Ranked<'a> {
     hit: Candidate,
-    /// Row in the graph; `None` for a hit in a dialogue that is newer than the graph. The rows of the graph are
-    /// sorted by descending dialogue id.
+    /// Row in the graph; `None` for a hit that was not found in the graph. The rows of the graph are sorted by descending
+    /// dialogue id.
     row: Option<u32>,
     /// Dialogue id. For a hit in the graph, it is `None` until it is needed to break a tie.
     id: Option<Cow<'a, DialogueId>>,
@@ -185,7 +197,7 @@ impl DenseReader {
             let wanted = |row| self.wanted(generation, kind, row, Some(&admitted)).is_some();
             NodeSet::rows(&generation.graphs[kind as usize], wanted)
         });
-        NodeFilter { nodes, admitted }
+        NodeFilter { nodes, admitted, few: None }
     }
 
     /// Returns at most `settings.k` nearest neighbors of a query vector, sorted by descending cosine. Equal cosines are
@@ -197,8 +209,14 @@ impl DenseReader {
         query: &[f32],
         settings: &SearchSettings<'_>,
     ) -> Result<Vec<Candidate>> {
-        let mut found = self.in_generation(snapshot, kind, query, settings)?;
-        self.in_tail(kind, query, settings, &mut found)?;
+        let mut found = Vec::new();
+        match settings.among.and_then(|among| among.few.as_deref()) {
+            Some(few) => self.compare(few, kind, query, settings, &mut found)?,
+            None => {
+                found = self.in_generation(snapshot, kind, query, settings)?;
+                self.compare(&self.tail, kind, query, settings, &mut found)?;
+            }
+        }
         found.sort_by(|a, b| b.hit.score.total_cmp(&a.hit.score).then(a.row.cmp(&b.row)));
         sort_ties(snapshot, settings.k, &mut found)?;
         found.truncate(settings.k);
@@ -255,10 +273,11 @@ impl DenseReader {
         admitted.is_none_or(|admitted| admitted.holds(seq, turn)).then_some((key, seq, turn))
     }
 
-    /// Adds to `found` the hits in dialogues that are newer than the graphs. May remove hits from `found` that cannot
-    /// be among the best `k`.
-    fn in_tail<'a>(
-        &'a self,
+    /// Compares the query with all accepted items of some dialogues, and adds the hits to `found`. May remove hits from
+    /// `found` that cannot be among the best `k`.
+    fn compare<'a>(
+        &self,
+        dialogues: &'a [VectorKeys],
         kind: Kind,
         query: &[f32],
         settings: &SearchSettings<'_>,
@@ -266,22 +285,22 @@ impl DenseReader {
     ) -> Result<()> {
         let Some(mut scorer) = Scorer::new(Metric::Cosine, query)? else { return Ok(()) };
         let mut limit = (4 * settings.k).max(4_096);
-        for recent in &self.tail {
-            for (turn, key) in recent.of_kind(kind) {
-                if settings.among.is_some_and(|among| !among.admitted.holds(recent.seq, turn)) {
+        for dialogue in dialogues {
+            for (turn, key) in dialogue.of_kind(kind) {
+                if settings.among.is_some_and(|among| !among.admitted.holds(dialogue.seq, turn)) {
                     continue;
                 }
                 let Some(vector) = self.vectors.get(kind, key)? else { continue };
                 found.extend(scorer.score(vector)?.map(|score| Ranked {
                     hit: Candidate {
-                        dialogue: recent.id.key(),
-                        version: recent.seq.into(),
+                        dialogue: dialogue.id.key(),
+                        version: dialogue.seq.into(),
                         turn,
                         score,
                         terms: None,
                     },
                     row: None,
-                    id: Some(Cow::Borrowed(&recent.id)),
+                    id: Some(Cow::Borrowed(&dialogue.id)),
                 }));
             }
             if found.len() > limit {

@@ -1,9 +1,9 @@
 //! Evaluates filters on the facts (field values) in the index (see [`turnwise_corpus::filter::Facts`]). Each distinct
 //! fact of a segment is tested once. A record is read only if its facts cannot decide the filter.
 
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
-use tantivy::DocId;
+use tantivy::{DocId, DocSet, SegmentReader, TERMINATED, Term, schema::IndexRecordOption};
 
 use super::{
     Lexical,
@@ -51,6 +51,45 @@ impl Lexical {
         let run = Run { lexical: self, snapshot, filter, kind, reached: a.at };
         self.side(Kind::Dialogues).guarded(DAMAGED, || run.run()).map(Some)
     }
+}
+
+impl Lexical {
+    /// Finds the documents of the items in `admitted`, which all belong to the dialogues with the ids `ids`.
+    pub fn select_in(&self, ids: &BTreeSet<&str>, admitted: Arc<Admitted>, kind: Kind) -> Result<Selected> {
+        let side = self.side(kind);
+        let documents = side.guarded(DAMAGED, || {
+            let state = side.state()?;
+            let mut documents = Vec::new();
+            for (segment, columns) in state.searcher.segment_readers().iter().zip(&state.columns) {
+                let found = documents_of(side, segment, ids).map_err(|e| side.failed(&e))?;
+                let mut bits = vec![0u64; (segment.max_doc() as usize).div_ceil(64)];
+                for doc in found {
+                    let turn = (kind == Kind::Utterances).then(|| columns.turn(doc));
+                    if admitted.holds(columns.seq(doc), turn) {
+                        bits[doc as usize / 64] |= 1 << (doc % 64);
+                    }
+                }
+                documents.push(bits);
+            }
+            Ok(documents)
+        })?;
+        Ok(Selected { documents, admitted })
+    }
+}
+
+/// Returns the documents of some dialogues in a segment, including deleted ones.
+fn documents_of(side: &Side, segment: &SegmentReader, ids: &BTreeSet<&str>) -> tantivy::Result<Vec<DocId>> {
+    let mut found = Vec::new();
+    let index = segment.inverted_index(side.fields.dialogue)?;
+    for id in ids {
+        let term = Term::from_field_text(side.fields.dialogue, id);
+        let Some(mut postings) = index.read_postings(&term, IndexRecordOption::Basic)? else { continue };
+        while postings.doc() != TERMINATED {
+            found.push(postings.doc());
+            postings.advance();
+        }
+    }
+    Ok(found)
 }
 
 struct Run<'a> {

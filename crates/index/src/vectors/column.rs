@@ -14,6 +14,7 @@ use memmap2::{Mmap, MmapOptions};
 
 use crate::vectors::{Kind, sets};
 use turnwise_core::{
+    Verified,
     error::{Error, IoContext, Result},
     ids::IdKey,
 };
@@ -130,6 +131,7 @@ pub(super) struct Column {
     count: usize,
     rows: Option<Mmap>,
     keys: Option<Mmap>,
+    verified: Verified,
 }
 
 /// Location of a wrong checksum: the entry in the key file, or the row.
@@ -149,6 +151,7 @@ impl Column {
             count,
             rows: map(rows_path(set, kind), count.checked_mul(dim * 4).ok_or_else(too_many)?)?,
             keys: map(keys_path(set, kind), count.checked_mul(ENTRY_BYTES).ok_or_else(too_many)?)?,
+            verified: Verified::new(count),
         })
     }
 
@@ -200,15 +203,17 @@ impl Column {
         Ok(numbers(bytes))
     }
 
-    /// Returns a row after verifying its checksums. The error names the damaged file.
+    /// Returns a row. Verifies its checksums if this `Column` has not verified them before. The error names the damaged
+    /// file.
     pub(super) fn get(&self, row: usize) -> Result<&[f32]> {
-        self.checked(row).map_err(|wrong| {
+        self.verified.once(row, || self.checked(row).map(drop)).map_err(|wrong| {
             let path = match wrong {
                 BadChecksum::Entry => keys_path(&self.set, self.kind),
                 BadChecksum::Row => rows_path(&self.set, self.kind),
             };
             sets::damaged(path, format!("the checksum of row {row} is wrong"))
-        })
+        })?;
+        Ok(numbers(self.row_bytes(row)))
     }
 }
 
