@@ -16,7 +16,10 @@
 //! All of this is computed at query time for the candidates of both lists. The index contains only single turns, so
 //! a changed turn needs no update of its neighbors, and equal turns share one vector.
 
-use std::collections::{BTreeMap, HashMap};
+use std::{
+    cell::RefCell,
+    collections::{BTreeMap, HashMap},
+};
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -37,7 +40,7 @@ use turnwise_index::{
     vectors::Kind,
 };
 use turnwise_text::{
-    Analyzer,
+    TermCounter,
     dates::{DateRange, NamedDate, mentioned_dates},
 };
 
@@ -122,7 +125,7 @@ pub(super) struct ContextScorer<'a> {
     dates: &'a [NamedDate],
     /// Terms of the query; empty if the query is an expression.
     terms: &'a [String],
-    analyzer: Analyzer,
+    counter: RefCell<TermCounter<'a>>,
     half_score: f32,
     /// Reliability of the vectors; see [`Lists::reliability`].
     reliability: f32,
@@ -158,7 +161,7 @@ impl<'a> ContextScorer<'a> {
             dates: &query.dates,
             reliability: lists.reliability,
             terms,
-            analyzer,
+            counter: RefCell::new(TermCounter::new(analyzer, terms)),
             half_score: match words {
                 1.. if query.earlier.is_none() => CONTEXT_HALF_SCORE.min(HALF_SCORE_PER_WORD * words as f32),
                 _ => CONTEXT_HALF_SCORE,
@@ -301,15 +304,8 @@ impl<'a> ContextScorer<'a> {
     /// if it is repeated. The shares of BM25 itself are not used, because not all engines report them. If the text
     /// contains none of the terms, returns only the total.
     fn word_scores(&self, text: &str, total: f32) -> Vec<f32> {
-        let mut scores = vec![0.0f32; self.terms.len()];
-        if !self.terms.is_empty() {
-            for token in self.analyzer.analyze(text) {
-                if let Ok(n) = self.terms.binary_search(&token.term) {
-                    scores[n] += 1.0;
-                }
-            }
-        }
-        scores.iter_mut().for_each(|frequency| *frequency /= *frequency + K1);
+        let counts = self.counter.borrow_mut().count(text);
+        let mut scores: Vec<f32> = counts.iter().map(|n| *n as f32 / (*n as f32 + K1)).collect();
         let sum: f32 = scores.iter().sum();
         if sum <= 0.0 {
             return vec![total];

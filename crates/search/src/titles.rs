@@ -6,7 +6,7 @@
 
 use std::collections::HashSet;
 
-use super::{find::Lists, query::Query};
+use super::{coverage::MAX_TERMS, find::Lists, query::Query};
 use turnwise_core::Result;
 use turnwise_index::{
     engine::{Candidate, View},
@@ -58,11 +58,18 @@ impl Lists {
         }
         let mut named = Vec::new();
         for title in best {
+            let is_named = |common: usize| common >= 2 || 2 * common >= words.terms.len();
+            let known = title.terms.filter(|_| words.terms.len() <= MAX_TERMS);
+            if known.is_some_and(|terms| !is_named(terms.count_ones() as usize)) {
+                continue;
+            }
             let Some((_, dialogue)) = view.record(title.dialogue)? else { continue };
-            let terms: HashSet<String> =
-                dialogue.title.iter().flat_map(|title| analyzer.query_terms(title)).collect();
-            let common = words.terms.iter().filter(|term| terms.contains(*term)).count();
-            if common >= 2 || 2 * common >= words.terms.len() {
+            let common = || {
+                let terms: HashSet<String> =
+                    dialogue.title.iter().flat_map(|title| analyzer.query_terms(title)).collect();
+                words.terms.iter().filter(|term| terms.contains(*term)).count()
+            };
+            if known.is_some() || is_named(common()) {
                 named.push(dialogue.id.to_string());
             }
         }

@@ -40,10 +40,15 @@ impl Analyzer {
     /// Returns the terms of a text with their positions, in order of appearance.
     pub fn analyze(&self, text: &str) -> Vec<Token> {
         let mut tokens = self.split(text);
-        if let Some(language) = self.stem {
-            language.stem_all(&mut tokens);
-        }
+        self.stem(&mut tokens);
         tokens
+    }
+
+    /// Replaces each term with its stem. Does nothing if the analyzer has no stemming.
+    pub(crate) fn stem(&self, tokens: &mut [Token]) {
+        if let Some(language) = self.stem {
+            language.stem_all(tokens);
+        }
     }
 
     /// Returns the terms of a query text with their positions, in order of appearance: all terms except the function
@@ -71,7 +76,7 @@ impl Analyzer {
     }
 
     /// Splits a text into terms without stemming.
-    fn split(&self, text: &str) -> Vec<Token> {
+    pub(crate) fn split(&self, text: &str) -> Vec<Token> {
         match self.segmentation {
             Segmentation::Bigrams => scan(text, bigrams),
             #[cfg(feature = "jieba")]

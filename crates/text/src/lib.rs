@@ -19,6 +19,7 @@
 //! ```
 
 mod analyzer;
+mod counter;
 pub mod dates;
 mod detect;
 #[cfg(feature = "jieba")]
@@ -27,6 +28,7 @@ mod function_words;
 mod stem;
 
 pub use analyzer::{Analyzer, AnalyzerChoice};
+pub use counter::TermCounter;
 
 use std::ops::Range;
 
