@@ -291,7 +291,7 @@ impl<'a> ContextScorer<'a> {
                         && !conversation.vectors.contains_key(&place)
                         && let Some(vector) = self.view.turn_vector(key, conversation.turns[place])?
                     {
-                        conversation.vectors.insert(place, vector);
+                        conversation.vectors.insert(place, vector.into());
                     }
                 }
             }

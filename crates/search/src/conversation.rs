@@ -37,12 +37,25 @@ pub(super) struct BestWord {
     pub(super) turn: Option<usize>,
 }
 
+/// Vector of a turn.
+pub(super) struct TurnVector<'a> {
+    values: Cow<'a, [f32]>,
+    /// Euclidean length of the vector.
+    length: f32,
+}
+
+impl<'a> From<Cow<'a, [f32]>> for TurnVector<'a> {
+    fn from(values: Cow<'a, [f32]>) -> Self {
+        TurnVector { length: dot(&values, &values).sqrt(), values }
+    }
+}
+
 /// The turns of a dialogue, and the data of its candidates.
 pub(super) struct Conversation<'a, 't> {
     /// The turns with text. Other turns are not neighbors of any turn.
     pub(super) turns: Vec<&'t SpokenTurn<'t>>,
     /// Vectors by position in `turns`. Contains the candidates and their neighbors, if they have a vector.
-    pub(super) vectors: HashMap<usize, Cow<'a, [f32]>>,
+    pub(super) vectors: HashMap<usize, TurnVector<'a>>,
     /// For each candidate of the lexical list, by position in `turns`: the score of each term. If the terms are not
     /// known, one number, the total score.
     pub(super) words: HashMap<usize, Vec<f32>>,
@@ -87,11 +100,10 @@ impl<'t> Conversation<'_, 't> {
     pub(super) fn sum_cosine(&self, weights: impl Iterator<Item = (usize, f32)>, query: &[f32]) -> f32 {
         let mut sum = vec![0.0f32; query.len()];
         for (place, weight) in weights {
-            let vector = self.vectors.get(&place);
-            let Some(vector) = vector.filter(|vector| vector.len() == sum.len()) else { continue };
-            let length = dot(vector, vector).sqrt();
-            if length > 0.0 {
-                sum.iter_mut().zip(vector.iter()).for_each(|(sum, v)| *sum += weight / length * v);
+            let Some(TurnVector { values, length }) = self.vectors.get(&place) else { continue };
+            if values.len() == sum.len() && *length > 0.0 {
+                let weight = weight / length;
+                sum.iter_mut().zip(values.iter()).for_each(|(sum, v)| *sum += weight * v);
             }
         }
         let lengths = (dot(&sum, &sum) * dot(query, query)).sqrt();
