@@ -1,7 +1,5 @@
 //! Set of the utterances or dialogues that a filter accepts. Used by dense and lexical search.
 
-use std::collections::HashSet;
-
 use crate::vectors::Kind;
 use turnwise_core::{
     error::Result,
@@ -20,10 +18,10 @@ pub struct Admitted {
 
 #[derive(Debug)]
 enum Items {
-    /// Items of any number of dialogues.
+    /// Any number of items.
     Bits(Bits),
-    /// Items of a few dialogues.
-    Few(HashSet<(Seq, Option<TurnNo>)>),
+    /// Few items, sorted.
+    Few(Vec<(Seq, Option<TurnNo>)>),
 }
 
 #[derive(Debug, Default)]
@@ -55,13 +53,19 @@ impl Admitted {
         Ok(admitted)
     }
 
-    /// Builds the set by applying the filter to a few dialogues. The other dialogues are not in the set.
-    pub(super) fn among(dialogues: &[(Seq, Dialogue)], filter: &Filter, kind: Kind) -> Self {
-        let mut few = HashSet::new();
-        for (seq, dialogue) in dialogues {
-            admit(filter, kind, *seq, dialogue, &mut |seq, turn| few.extend([(seq, turn)]));
+    /// Creates a set of few items.
+    pub(super) fn of_few(mut items: Vec<(Seq, Option<TurnNo>)>) -> Self {
+        items.sort_unstable();
+        items.dedup();
+        Admitted { count: items.len() as u64, items: Items::Few(items) }
+    }
+
+    /// Returns the items of a set that was created by [`Admitted::of_few`], sorted.
+    pub(super) fn few(&self) -> Option<&[(Seq, Option<TurnNo>)]> {
+        match &self.items {
+            Items::Few(items) => Some(items),
+            Items::Bits(_) => None,
         }
-        Admitted { count: few.len() as u64, items: Items::Few(few) }
     }
 
     /// Creates an empty set with bits for the dialogues in `spans`. Each item of `spans` is the sequence number of a
@@ -82,18 +86,22 @@ impl Admitted {
     }
 
     pub(super) fn admit(&mut self, seq: Seq, turn: Option<TurnNo>) {
-        let is_new = match &mut self.items {
-            Items::Bits(bits) => bits.insert(seq, turn),
-            Items::Few(few) => few.insert((seq, turn)),
-        };
-        self.count += u64::from(is_new);
+        match &mut self.items {
+            Items::Bits(bits) => self.count += u64::from(bits.insert(seq, turn)),
+            Items::Few(few) => {
+                if let Err(at) = few.binary_search(&(seq, turn)) {
+                    few.insert(at, (seq, turn));
+                    self.count += 1;
+                }
+            }
+        }
     }
 
     /// Returns true if the turn, or the dialogue if `turn` is `None`, is in the set.
     pub fn holds(&self, seq: Seq, turn: Option<TurnNo>) -> bool {
         match &self.items {
             Items::Bits(bits) => bits.holds(seq, turn),
-            Items::Few(few) => few.contains(&(seq, turn)),
+            Items::Few(few) => few.binary_search(&(seq, turn)).is_ok(),
         }
     }
 

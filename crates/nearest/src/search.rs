@@ -102,6 +102,17 @@ impl NodeSet {
         NodeSet { words, count, nodes: graph.nodes() }
     }
 
+    /// Creates a filter that allows some nodes. Nodes that do not exist are ignored.
+    pub fn new(graph: &GraphFile, allowed: impl IntoIterator<Item = u32>) -> Self {
+        let nodes = graph.nodes();
+        let mut words = vec![0u64; nodes.div_ceil(64)];
+        for node in allowed.into_iter().filter(|node| (*node as usize) < nodes) {
+            words[node as usize / 64] |= 1 << (node % 64);
+        }
+        let count = words.iter().map(|word| word.count_ones() as usize).sum();
+        NodeSet { words, count, nodes }
+    }
+
     /// Returns the number of allowed nodes.
     pub fn count(&self) -> usize {
         self.count

@@ -27,7 +27,14 @@ fn dialogue(id: u8, seed: u32) -> Dialogue {
     let turns: Vec<_> = (0..1 + seed % 4)
         .map(|n| {
             let role = if n % 2 == 0 { "user" } else { "agent" };
-            json!({"role": role, "speaker": word(n + 3), "text": format!("{} {}", word(n), word(n + 1))})
+            let mut turn =
+                json!({"role": role, "speaker": word(n + 3), "text": format!("{} {}", word(n), word(n + 1))});
+            if seed.rotate_left(n) % 3 > 0 {
+                let (day, fraction) =
+                    (1 + seed.rotate_left(n * 7) % 5, ["", ".25"][(seed.rotate_left(n) % 2) as usize]);
+                turn["time"] = json!(format!("2026-03-0{day}T09:00:00{fraction}Z"));
+            }
+            turn
         })
         .collect();
     let mut dialogue: Dialogue = serde_json::from_value(json!({
@@ -133,6 +140,14 @@ fn filter() -> impl Strategy<Value = &'static str> {
         "id>d05 and id!=d07",
         "length>11",
         "id=nobody",
+        "speaker=card",
+        "(speaker=card or speaker=nobody) and role=user",
+        "speaker=late and not domain=room",
+        "speaker=hotel or id=d03 or time=2026-03-02T09:00:00Z",
+        "time>=2026-03-02 and time<2026-03-04",
+        "time>2026-03-03T09:00:00Z",
+        "time<2026-03-03T09:00:00.25Z and turn>1",
+        "(time<=2026-03-01T09:00:00.1Z or time>2026-03-04 and time<2026-03-05) and meta.n=3",
         "id=d01 or id=d03 or id=d04 or id=d12",
         "(id=d02 or id=d05) and role=user",
         "not (id=d00 or not id=d02 and id!=d00)",

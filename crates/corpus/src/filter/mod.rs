@@ -7,11 +7,13 @@
 //! `turn` and `intent` mean the values of the turn. A turn without a time has the time of its dialogue. The intents and
 //! the metadata of a dialogue also apply to each of its turns.
 
+mod needed;
 mod parse;
 mod pushdown;
 
-use std::{borrow::Cow, cmp::Ordering, collections::BTreeSet};
+use std::{borrow::Cow, cmp::Ordering};
 
+pub use needed::Needed;
 pub use pushdown::{Comparison, Condition, FactNames, Facts, MAX_FACT_BYTES, Tree, TypedValue, visit_values};
 
 use crate::{Dialogue, Role, Time, Turn};
@@ -120,29 +122,6 @@ impl Filter {
                 .with_hint("give the value of the metadata field `thread` of its dialogues"));
         }
         format!("thread=\"{}\"", thread.replace('\\', "\\\\").replace('"', "\\\"")).parse()
-    }
-
-    /// Returns dialogue ids such that no other dialogue can match. The dialogues with these ids may or may not match.
-    /// Returns `None` if the filter does not restrict the ids to a list.
-    pub fn ids(&self) -> Option<BTreeSet<&str>> {
-        self.ids_of(&self.node)
-    }
-
-    fn ids_of(&self, node: &Node) -> Option<BTreeSet<&str>> {
-        match node {
-            Node::And(nodes) => nodes.iter().filter_map(|node| self.ids_of(node)).min_by_key(BTreeSet::len),
-            Node::Or(nodes) => nodes
-                .iter()
-                .map(|node| self.ids_of(node))
-                .try_fold(BTreeSet::new(), |all, ids| Some(all.into_iter().chain(ids?).collect())),
-            Node::Test(n) => match &self.tests[*n] {
-                Test { field: Field::Id, comparison: Comparison::Equal, value: Value::Text(id) } => {
-                    Some(BTreeSet::from([id.as_str()]))
-                }
-                _ => None,
-            },
-            Node::Not(_) => None,
-        }
     }
 
     /// Returns the name of the first field of the filter that is not in `fields`. For any metadata field, the name is
@@ -410,27 +389,5 @@ mod tests {
         assert!(!matches(both.and(&filter("id=zzz")).unwrap().as_str()));
         assert_eq!(both.first_field_not_in(&["domain", "turns"]), Some("id"));
         assert_eq!(filter("meta.x=1 and corpus=a").first_field_not_in(&["meta.KEY", "source"]), None);
-    }
-
-    #[test]
-    fn ids_are_known_only_if_no_other_dialogue_can_match() {
-        let ids = |text: &str| {
-            let filter: Filter = text.parse().unwrap();
-            filter.ids().map(|ids| ids.into_iter().map(str::to_owned).collect::<Vec<_>>().join(" "))
-        };
-        for (text, expected) in [
-            ("id=b or id='a' or id=b", Some("a b")),
-            ("id=7", Some("7")),
-            ("(id=a or id=b) and role=user and not id=a", Some("a b")),
-            ("(id=a or id=b or id=c) and (id=b or id=d)", Some("b d")),
-            ("id=a or role=user", None),
-            ("not id=a", None),
-            ("id!=a", None),
-            ("id>a", None),
-            ("id~a", None),
-            ("role=user", None),
-        ] {
-            assert_eq!(ids(text).as_deref(), expected, "{text}");
-        }
     }
 }

@@ -8,6 +8,8 @@
 //! The texts of turns are not stored as facts. For a very long value, the fact contains only a marker. If the result of
 //! a filter depends on a text or a marker, the engine must read the record.
 
+use std::ops::Range;
+
 use super::{Field, Filter, NAMED_FIELDS, Node, Value, parse};
 use crate::{Dialogue, Time, Turn};
 use turnwise_core::error::Result;
@@ -111,6 +113,23 @@ impl FactNames {
     /// Returns the fact of a turn, or of the dialogue itself, with a time in this field.
     pub fn time(&self, time: &str) -> String {
         format!("{}i{time}", self.0[1])
+    }
+
+    /// Returns the range of the facts of turns, or of the dialogues themselves, in this field.
+    pub fn range(&self) -> Range<String> {
+        let name = &self.0[1];
+        // The facts of the field start with its name and the divider, so they come before the next character.
+        name.clone()..format!("{}\u{2}", name.trim_end_matches(DIVIDER))
+    }
+
+    /// Returns the fact of a turn, or of the dialogue itself, that marks a long text in this field.
+    pub fn long(&self) -> String {
+        format!("{}l", self.0[1])
+    }
+
+    /// Returns the value in a fact of a turn, or of the dialogue itself, in the form for [`Filter::fact_matches`].
+    pub fn encoded<'f>(&self, fact: &'f str) -> Option<&'f str> {
+        fact.strip_prefix(self.0[1].as_str())
     }
 
     /// Returns the value in `fact`. Returns `None` if the fact does not start with a prefix in `self`, or if the

@@ -276,6 +276,25 @@ impl Utterances {
         Some((number(dialogue)?, TurnNo(number(turn)?)))
     }
 
+    pub(super) fn len(&self) -> usize {
+        self.0.0.len() / 8
+    }
+
+    /// Returns the row of a turn. The rows are sorted by dialogue. Within a dialogue, the last turn comes first.
+    pub(super) fn row(&self, dialogue: u32, turn: TurnNo) -> Option<u32> {
+        let (mut from, mut to) = (0, self.len() as u32);
+        while from < to {
+            let middle = from + (to - from) / 2;
+            let (other, number) = self.get(middle)?;
+            match other.cmp(&dialogue).then(turn.cmp(&number)) {
+                Ordering::Less => from = middle + 1,
+                Ordering::Greater => to = middle,
+                Ordering::Equal => return Some(middle),
+            }
+        }
+        None
+    }
+
     pub(super) fn write(folder: &Path, utterances: &[(u32, TurnNo)]) -> Result<()> {
         let bytes =
             |(dialogue, turn): &(u32, TurnNo)| [dialogue.to_le_bytes(), turn.0.to_le_bytes()].concat();

@@ -20,6 +20,7 @@
 
 mod build;
 mod generation;
+mod places;
 mod reader;
 mod sweep;
 

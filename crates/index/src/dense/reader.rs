@@ -12,6 +12,7 @@ use super::{
     SimilarityDistribution, VectorKeys,
     build::set_of,
     generation::{Generation, Manifest},
+    places::Places,
 };
 use crate::{
     Admitted,
@@ -22,7 +23,6 @@ use turnwise_core::{
     error::Result,
     ids::{DialogueId, IdKey, Seq, TurnNo},
 };
-use turnwise_corpus::Dialogue;
 use turnwise_store::{Change, Position, Snapshot};
 
 /// Options of a vector search.
@@ -50,23 +50,12 @@ pub struct NodeFilter {
     admitted: Arc<Admitted>,
     /// Graph nodes with at least one accepted item; `None` if there are no graphs.
     nodes: Option<NodeSet>,
-    /// The dialogues to which all accepted items belong, if they are few. The query is then compared with each of their
-    /// vectors.
-    few: Option<Vec<VectorKeys>>,
-}
-
-impl NodeFilter {
-    /// Returns the filter for items of a few dialogues.
-    pub(crate) fn few(dialogues: Vec<(Seq, Dialogue)>, admitted: Arc<Admitted>) -> Self {
-        let few = dialogues.into_iter().map(|(seq, dialogue)| VectorKeys::of(dialogue, seq)).collect();
-        NodeFilter { admitted, nodes: None, few: Some(few) }
-    }
 }
 
 struct Ranked<'a> {
     hit: Candidate,
-    /// Row in the graph; `None` for a hit that was not found in the graph. The rows of the graph are sorted by descending
-    /// dialogue id.
+    /// Row in the graph; `None` for a hit in a dialogue that is newer than the graph. The rows of the graph are
+    /// sorted by descending dialogue id.
     row: Option<u32>,
     /// Dialogue id. For a hit in the graph, it is `None` until it is needed to break a tie.
     id: Option<Cow<'a, DialogueId>>,
@@ -80,6 +69,7 @@ pub struct DenseReader {
     alive: [Option<NodeSet>; 2],
     /// For each dialogue in the graphs, true if it was deleted or replaced.
     dead: Vec<bool>,
+    places: Places,
     /// Dialogues that are newer than the graphs.
     pub(super) tail: Vec<VectorKeys>,
     /// For each kind, the number of items in the dialogues of `tail` that have no vector.
@@ -105,6 +95,7 @@ impl DenseReader {
             vectors,
             generation,
             alive: [None, None],
+            places: Places::default(),
             tail: Vec::new(),
             without: [0; 2],
             backgrounds: Default::default(),
@@ -194,10 +185,19 @@ impl DenseReader {
     /// Converts the result of a filter to the graph nodes that a search may return, without deleted and replaced items.
     pub fn among(&self, kind: Kind, admitted: Arc<Admitted>) -> NodeFilter {
         let nodes = self.generation.as_ref().map(|generation| {
-            let wanted = |row| self.wanted(generation, kind, row, Some(&admitted)).is_some();
-            NodeSet::rows(&generation.graphs[kind as usize], wanted)
+            let graph = &generation.graphs[kind as usize];
+            let Some(few) = admitted.few() else {
+                let wanted = |row| self.wanted(generation, kind, row, Some(&admitted)).is_some();
+                return NodeSet::rows(graph, wanted);
+            };
+            let places = |(seq, turn): &(Seq, Option<TurnNo>)| {
+                let index = self.places.dialogue(generation, *seq)?;
+                let row = generation.row(kind, index, *turn).filter(|_| !self.is_dead(index))?;
+                self.places.node(generation, kind, row)
+            };
+            NodeSet::new(graph, few.iter().filter_map(places))
         });
-        NodeFilter { nodes, admitted, few: None }
+        NodeFilter { nodes, admitted }
     }
 
     /// Returns at most `settings.k` nearest neighbors of a query vector, sorted by descending cosine. Equal cosines are
@@ -209,14 +209,8 @@ impl DenseReader {
         query: &[f32],
         settings: &SearchSettings<'_>,
     ) -> Result<Vec<Candidate>> {
-        let mut found = Vec::new();
-        match settings.among.and_then(|among| among.few.as_deref()) {
-            Some(few) => self.compare(few, kind, query, settings, &mut found)?,
-            None => {
-                found = self.in_generation(snapshot, kind, query, settings)?;
-                self.compare(&self.tail, kind, query, settings, &mut found)?;
-            }
-        }
+        let mut found = self.in_generation(snapshot, kind, query, settings)?;
+        self.in_tail(kind, query, settings, &mut found)?;
         found.sort_by(|a, b| b.hit.score.total_cmp(&a.hit.score).then(a.row.cmp(&b.row)));
         sort_ties(snapshot, settings.k, &mut found)?;
         found.truncate(settings.k);
@@ -273,11 +267,10 @@ impl DenseReader {
         admitted.is_none_or(|admitted| admitted.holds(seq, turn)).then_some((key, seq, turn))
     }
 
-    /// Compares the query with all accepted items of some dialogues, and adds the hits to `found`. May remove hits from
-    /// `found` that cannot be among the best `k`.
-    fn compare<'a>(
-        &self,
-        dialogues: &'a [VectorKeys],
+    /// Adds to `found` the hits in dialogues that are newer than the graphs. May remove hits from `found` that cannot
+    /// be among the best `k`.
+    fn in_tail<'a>(
+        &'a self,
         kind: Kind,
         query: &[f32],
         settings: &SearchSettings<'_>,
@@ -285,22 +278,22 @@ impl DenseReader {
     ) -> Result<()> {
         let Some(mut scorer) = Scorer::new(Metric::Cosine, query)? else { return Ok(()) };
         let mut limit = (4 * settings.k).max(4_096);
-        for dialogue in dialogues {
-            for (turn, key) in dialogue.of_kind(kind) {
-                if settings.among.is_some_and(|among| !among.admitted.holds(dialogue.seq, turn)) {
+        for recent in &self.tail {
+            for (turn, key) in recent.of_kind(kind) {
+                if settings.among.is_some_and(|among| !among.admitted.holds(recent.seq, turn)) {
                     continue;
                 }
                 let Some(vector) = self.vectors.get(kind, key)? else { continue };
                 found.extend(scorer.score(vector)?.map(|score| Ranked {
                     hit: Candidate {
-                        dialogue: dialogue.id.key(),
-                        version: dialogue.seq.into(),
+                        dialogue: recent.id.key(),
+                        version: recent.seq.into(),
                         turn,
                         score,
                         terms: None,
                     },
                     row: None,
-                    id: Some(Cow::Borrowed(&dialogue.id)),
+                    id: Some(Cow::Borrowed(&recent.id)),
                 }));
             }
             if found.len() > limit {
@@ -344,5 +337,11 @@ impl Generation {
             Kind::Utterances => self.utterances.get(row).map(|(index, turn)| (index, Some(turn))),
             Kind::Dialogues => Some((row, None)),
         }
+    }
+
+    /// Returns the row of a dialogue, or of one of its turns. `index` is its index in the dialogue table.
+    fn row(&self, kind: Kind, index: u32, turn: Option<TurnNo>) -> Option<u32> {
+        let Some(turn) = turn.filter(|_| kind == Kind::Utterances) else { return Some(index) };
+        self.utterances.row(index, turn)
     }
 }

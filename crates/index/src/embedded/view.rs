@@ -3,7 +3,6 @@
 use std::{
     borrow::Cow,
     cell::RefCell,
-    collections::BTreeSet,
     rc::Rc,
     sync::{Arc, OnceLock, PoisonError},
 };
@@ -248,9 +247,6 @@ impl Filtered {
 impl Embedded {
     /// Returns the result of a filter, from the cache if possible.
     pub fn filtered(&self, filter: &Filter, kind: Kind, modes: SearchModes) -> Result<Arc<Filtered>> {
-        if let Some(ids) = filter.ids() {
-            return self.evaluate_few(filter, &ids, kind).map(Arc::new);
-        }
         let filtered = match self.cached(filter, kind) {
             Some(known) => known,
             None => {
@@ -273,23 +269,6 @@ impl Embedded {
         let known = all.remove(at);
         all.insert(0, Arc::clone(&known));
         Some(known)
-    }
-
-    /// Evaluates a filter on the records of the dialogues with the ids `ids`. No other dialogue matches.
-    fn evaluate_few(&self, filter: &Filter, ids: &BTreeSet<&str>, kind: Kind) -> Result<Filtered> {
-        let mut dialogues = Vec::new();
-        for id in ids {
-            // A text that is no valid id is not the id of a dialogue.
-            let Ok(id) = DialogueId::new(*id) else { continue };
-            dialogues.extend(self.snapshot.record(id.key())?);
-        }
-        let admitted = Arc::new(Admitted::among(&dialogues, filter, kind));
-        let selected = match &self.lexical {
-            Ok(lexical) => lexical.select_in(ids, Arc::clone(&admitted), kind).ok(),
-            Err(_) => None,
-        };
-        let among = OnceLock::from(NodeFilter::few(dialogues, Arc::clone(&admitted)));
-        Ok(Filtered { filter: filter.as_str().to_owned(), kind, admitted, selected, among })
     }
 
     fn evaluate(&self, filter: &Filter, kind: Kind, modes: SearchModes) -> Result<Filtered> {

@@ -5,6 +5,7 @@
 
 mod adapters;
 mod facets;
+mod few;
 mod query;
 mod select;
 mod side;

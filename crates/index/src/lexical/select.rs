@@ -1,9 +1,10 @@
 //! Evaluates filters on the facts (field values) in the index (see [`turnwise_corpus::filter::Facts`]). Each distinct
-//! fact of a segment is tested once. A record is read only if its facts cannot decide the filter.
+//! fact of a segment is tested once. A record is read only if its facts cannot decide the filter. A filter on ids, speakers
+//! or times, which accepts few items, is evaluated only on the documents that have them (see `few.rs`).
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::sync::Arc;
 
-use tantivy::{DocId, DocSet, SegmentReader, TERMINATED, Term, schema::IndexRecordOption};
+use tantivy::DocId;
 
 use super::{
     Lexical,
@@ -24,7 +25,7 @@ use turnwise_store::{Change, Position, Snapshot};
 /// Result of a filter, in two forms: as documents of the index, and as items by sequence number.
 pub struct Selected {
     /// For each segment of the Tantivy index, one bit per document: 1 if the filter accepts the document.
-    documents: Vec<Vec<u64>>,
+    pub(super) documents: Vec<Vec<u64>>,
     /// Accepted items by sequence number, including items of records that are not indexed yet.
     pub admitted: Arc<Admitted>,
 }
@@ -53,50 +54,11 @@ impl Lexical {
     }
 }
 
-impl Lexical {
-    /// Finds the documents of the items in `admitted`, which all belong to the dialogues with the ids `ids`.
-    pub fn select_in(&self, ids: &BTreeSet<&str>, admitted: Arc<Admitted>, kind: Kind) -> Result<Selected> {
-        let side = self.side(kind);
-        let documents = side.guarded(DAMAGED, || {
-            let state = side.state()?;
-            let mut documents = Vec::new();
-            for (segment, columns) in state.searcher.segment_readers().iter().zip(&state.columns) {
-                let found = documents_of(side, segment, ids).map_err(|e| side.failed(&e))?;
-                let mut bits = vec![0u64; (segment.max_doc() as usize).div_ceil(64)];
-                for doc in found {
-                    let turn = (kind == Kind::Utterances).then(|| columns.turn(doc));
-                    if admitted.holds(columns.seq(doc), turn) {
-                        bits[doc as usize / 64] |= 1 << (doc % 64);
-                    }
-                }
-                documents.push(bits);
-            }
-            Ok(documents)
-        })?;
-        Ok(Selected { documents, admitted })
-    }
-}
-
-/// Returns the documents of some dialogues in a segment, including deleted ones.
-fn documents_of(side: &Side, segment: &SegmentReader, ids: &BTreeSet<&str>) -> tantivy::Result<Vec<DocId>> {
-    let mut found = Vec::new();
-    let index = segment.inverted_index(side.fields.dialogue)?;
-    for id in ids {
-        let term = Term::from_field_text(side.fields.dialogue, id);
-        let Some(mut postings) = index.read_postings(&term, IndexRecordOption::Basic)? else { continue };
-        while postings.doc() != TERMINATED {
-            found.push(postings.doc());
-            postings.advance();
-        }
-    }
-    Ok(found)
-}
-
-struct Run<'a> {
-    lexical: &'a Lexical,
+pub(super) struct Run<'a> {
+    pub(super) lexical: &'a Lexical,
     snapshot: &'a Snapshot,
-    filter: &'a Filter,
-    kind: Kind,
+    pub(super) filter: &'a Filter,
+    pub(super) kind: Kind,
     reached: Position,
 }
 
@@ -140,6 +102,9 @@ impl Outcome {
 
 impl Run<'_> {
     fn run(&self) -> Result<Selected> {
+        if let Some(selected) = self.few()? {
+            return Ok(selected);
+        }
         let dialogues = self.dialogues()?;
         let tail = self.tail()?;
         let spans = dialogues.iter().flatten().map(|own| match self.kind {
@@ -167,7 +132,7 @@ impl Run<'_> {
     ///
     /// Indexed dialogues that were replaced or deleted later keep their old sequence numbers, and the filter can accept
     /// them. This is harmless, because no live record has one of these numbers.
-    fn tail(&self) -> Result<Vec<(Seq, Box<Dialogue>)>> {
+    pub(super) fn tail(&self) -> Result<Vec<(Seq, Box<Dialogue>)>> {
         let mut tail = Vec::new();
         let mut changes = self.snapshot.changes(self.reached);
         while let Some(change) = changes.next_change() {
@@ -322,7 +287,7 @@ impl Run<'_> {
 
     /// Reads the record of a document's dialogue. Returns `None` if the snapshot does not contain the version of the
     /// dialogue that was indexed. `last` caches the last record that was read.
-    fn record<'b>(
+    pub(super) fn record<'b>(
         &self,
         seq: Seq,
         columns: &Columns,

@@ -21,7 +21,9 @@ use tantivy::{
 };
 
 use super::{
-    Selected, select,
+    Selected,
+    few::FactDocuments,
+    select,
     side::SearchState,
     sum::{self, Sum},
 };
@@ -31,6 +33,9 @@ use turnwise_core::ids::{Seq, TurnNo};
 pub(super) struct Columns {
     pub(super) dialogues: Option<Names>,
     pub(super) facts: Option<StrColumn>,
+    /// Documents by speaker and by time, made at their first use.
+    pub(super) by_speaker: OnceLock<FactDocuments>,
+    pub(super) by_time: OnceLock<FactDocuments>,
     turns: Column<u64>,
     seqs: Column<u64>,
     lasts: Column<u64>,
@@ -42,6 +47,8 @@ impl Columns {
         Ok(Columns {
             dialogues: columns.str("dialogue")?.map(Names::of),
             facts: columns.str("facts")?,
+            by_speaker: OnceLock::new(),
+            by_time: OnceLock::new(),
             turns: columns.u64("turn")?,
             seqs: columns.u64("seq")?,
             lasts: columns.u64("last")?,
