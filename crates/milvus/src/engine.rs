@@ -15,11 +15,14 @@ use turnwise_core::error::{Error, Result};
 use turnwise_corpus::filter::Filter;
 use turnwise_index::{
     engine::{Capabilities, Engine, KeywordQuery, SearchModes, View, spread_is_known, unsupported},
-    speakers::{SpeakerCache, called},
+    speakers::SpeakerCache,
     vectors::{Kind, Recipe},
 };
 use turnwise_store::Totals;
 use turnwise_text::{Analyzer, dates::DateRange};
+
+/// Maximum number of names of speakers that are kept in memory. Reading more of them takes long.
+const MOST_SPEAKERS: usize = 100;
 
 /// Search engine over one generation of dialogues in Milvus.
 pub struct Milvus {
@@ -48,7 +51,7 @@ impl Milvus {
             manifest,
             analyzer,
             totals,
-            speakers: SpeakerCache::default(),
+            speakers: SpeakerCache::new(MOST_SPEAKERS),
             spreads: OnceLock::new(),
         })
     }
@@ -146,22 +149,16 @@ impl Engine for Milvus {
         if !self.manifest.speakers {
             return Ok(vec![Vec::new(); names.len()]);
         }
-        let read = |most| self.connection.all_speakers(&self.manifest, most);
-        match self.speakers.all(read)? {
-            Some(all) => Ok(names.iter().map(|name| called(all, name, most)).collect()),
-            None => self.connection.speakers(&self.manifest, names, most),
-        }
+        let read_all = |most| self.connection.all_speakers(&self.manifest, most);
+        let look_up = || self.connection.speakers(&self.manifest, names, most);
+        self.speakers.called(names, most, read_all, look_up)
     }
 
     fn all_speakers(&self, most: usize) -> Result<Vec<String>> {
         if !self.manifest.speakers {
             return Ok(Vec::new());
         }
-        let read = |most| self.connection.all_speakers(&self.manifest, most);
-        match self.speakers.all(read)? {
-            Some(all) => Ok(all.iter().take(most).cloned().collect()),
-            None => read(most),
-        }
+        self.speakers.first(most, |most| self.connection.all_speakers(&self.manifest, most))
     }
 
     fn has_time(&self, days: &DateRange) -> Result<bool> {

@@ -16,7 +16,7 @@ use super::{
     dense::DenseReader,
     engine::{Capabilities, Engine, KeywordQuery, SearchModes, View, spread_is_known},
     lexical::{Lexical, detect_analyzer},
-    speakers::{SpeakerCache, called},
+    speakers::SpeakerCache,
     vectors::{Kind, Recipe, VectorReader},
 };
 use turnwise_core::error::{Error, Result};
@@ -28,6 +28,8 @@ use turnwise_text::{Analyzer, dates::DateRange};
 const LONG_LEXICAL_TAIL: u64 = 50_000;
 /// If more than this number of dialogues are not in the vector graphs, the user gets a note.
 const LONG_TAIL: usize = 10_000;
+/// Maximum number of names of speakers that are kept in memory.
+const MOST_SPEAKERS: usize = 10_000;
 
 /// A local index in the state of one snapshot.
 pub struct Embedded {
@@ -56,7 +58,7 @@ impl Embedded {
             dense,
             snapshot,
             filters: Mutex::default(),
-            speakers: SpeakerCache::default(),
+            speakers: SpeakerCache::new(MOST_SPEAKERS),
         })
     }
 
@@ -202,20 +204,13 @@ impl Engine for Embedded {
 
     fn speakers(&self, names: &[&str], most: usize) -> Result<Vec<Vec<String>>> {
         let lexical = self.lexical()?;
-        let all = self.speakers.all(|most| lexical.all_speakers(most))?;
-        let of = |name: &&str| match all {
-            Some(all) => Ok(called(all, name, most)),
-            None => lexical.speakers(name, most),
-        };
-        names.iter().map(of).collect()
+        let look_up = || names.iter().map(|name| lexical.speakers(name, most)).collect();
+        self.speakers.called(names, most, |most| lexical.all_speakers(most), look_up)
     }
 
     fn all_speakers(&self, most: usize) -> Result<Vec<String>> {
         let lexical = self.lexical()?;
-        match self.speakers.all(|most| lexical.all_speakers(most))? {
-            Some(all) => Ok(all.iter().take(most).cloned().collect()),
-            None => lexical.all_speakers(most),
-        }
+        self.speakers.first(most, |most| lexical.all_speakers(most))
     }
 
     fn absent_terms(&self, terms: &[String]) -> Result<Vec<String>> {
