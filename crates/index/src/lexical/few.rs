@@ -28,8 +28,11 @@ use turnwise_corpus::{
     filter::{FactNames, Filter, Needed},
 };
 
-/// Maximum number of documents whose records are read. If there are more, all documents are tested by their facts.
-const MAX_RECORDS: usize = 1_000;
+/// Reading a record takes about as long as testing the facts of this number of documents. If too many records would have
+/// to be read, all documents are tested by their facts.
+const DOCUMENTS_PER_RECORD: u64 = 256;
+/// Number of records that are read in any case.
+const FEW_RECORDS: u64 = 64;
 
 /// The documents of a segment by their facts (field values) in one field.
 pub(super) struct FactDocuments {
@@ -144,8 +147,13 @@ impl Run<'_> {
         let candidates =
             candidates.collect::<tantivy::Result<Vec<Vec<Candidate>>>>().map_err(|e| side.failed(&e))?;
         let decided = |(_, fit): &Candidate| self.filter.decide(*fit, !*fit);
-        if candidates.iter().flatten().filter(|candidate| decided(candidate).is_none()).count() > MAX_RECORDS
-        {
+        let records = candidates.iter().zip(&state.columns).map(|(candidates, columns)| {
+            let undecided = candidates.iter().filter(|candidate| decided(candidate).is_none());
+            // The turns of a dialogue are usually adjacent, and its record is read once.
+            undecided.map(|(doc, _)| columns.seq(*doc)).collect::<Vec<_>>().chunk_by(|a, b| a == b).count()
+        });
+        let limit = FEW_RECORDS.max(state.searcher.num_docs() / DOCUMENTS_PER_RECORD);
+        if records.sum::<usize>() as u64 > limit {
             return Ok(None);
         }
         let (mut documents, mut items) = (Vec::new(), Vec::new());
