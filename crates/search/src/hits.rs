@@ -176,8 +176,9 @@ impl HitBuilder<'_> {
             let at = match candidate.turn {
                 None => None,
                 Some(turn) => match dialogue.turns.iter().position(|t| t.number == turn) {
-                    Some(at) => Some(at),
-                    None => continue,
+                    // A turn without text, such as an image, says nothing.
+                    Some(at) if !dialogue.turns[at].text.trim().is_empty() => Some(at),
+                    _ => continue,
                 },
             };
             all.push(LoadedCandidate { candidate, dialogue, at });

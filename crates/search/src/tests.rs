@@ -10,7 +10,7 @@ use turnwise_index::{
     Admitted,
     dense::{self, BuildOptions},
     lexical::Lexical,
-    vectors::{EncodeTargets, Mode as Writing, Recipe, VectorWriter, fill},
+    vectors::{EncodeTargets, Kind, Mode as Writing, Recipe, VectorWriter, fill, utterance_key},
 };
 use turnwise_store::{Prepared, Store};
 

@@ -135,3 +135,33 @@ fn a_context_without_a_query_is_rejected() {
     let said = SearchRequest { context: vec!["hotel room".to_owned()], ..like };
     assert!(searcher.search(&said).unwrap_err().to_string().contains("a context needs a query"));
 }
+
+#[test]
+fn a_turn_without_text_is_no_hit_even_if_it_has_a_vector() {
+    let dir = tempfile::tempdir().unwrap();
+    let root = dir.path().join("index");
+    let mut dialogue: Dialogue = serde_json::from_value(
+        json!({"id": "talk", "turns": [{"text": "parcel late"}, {"text": " "}, {"text": "refund card"}]}),
+    )
+    .unwrap();
+    dialogue.check().unwrap();
+    write(&root, |store| {
+        store.put(&Prepared::new(&dialogue).unwrap()).unwrap();
+    });
+    // A transformer also has a vector for a text without tokens.
+    let encoder = HashEncoder::default();
+    let recipe = Recipe::of(&encoder, "hashed", "auto", &Tokens::default(), &Options::default());
+    let mut writer = VectorWriter::open(&root, &recipe, Writing::Continue, "test").unwrap();
+    for turn in &dialogue.turns {
+        let text = if turn.text.trim().is_empty() { "parcel late" } else { turn.text.as_str() };
+        writer.put(Kind::Utterances, utterance_key(&turn.text), &encoder.vector(text)).unwrap();
+    }
+    writer.finish().unwrap();
+    build(&root);
+    let searcher = searcher(&root);
+    for mode in [Mode::Dense, Mode::Hybrid] {
+        let mut found = ids(&searcher, &request(mode, HitKind::Utterances));
+        found.sort_unstable();
+        assert_eq!(found, ["talk#1", "talk#3"], "{mode:?}");
+    }
+}
