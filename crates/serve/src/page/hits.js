@@ -49,7 +49,7 @@ export function show(hit, number, on, found = true) {
       el("button", { type: "button", class: "id", onclick: () => on.open(hit) }, hit.title ? marked(hit.title, hit.title_matched) : hit.id),
       hit.domains.map((domain) => el("button", { type: "button", class: "tag", title: `only ${domain}`, onclick: () => on.domain(domain) }, domain)),
       hit.thread !== undefined && el("button", { type: "button", class: "tag thread", title: `only the thread ${hit.thread}`, onclick: () => on.thread(hit.thread) }, hit.thread),
-      hit.turn.time ? el("span", { class: "quiet" }, minute(hit.turn.time)) : hit.thread !== undefined && hit.time && el("span", { class: "quiet" }, date(hit.time)),
+      hit.turn.time ? el("span", { class: "quiet" }, minute(hit.turn.time)) : hit.time && el("span", { class: "quiet" }, date(hit.time)),
       hit.turns && el("span", { class: "quiet" }, counted(hit.turns, "turn")),
       hit.more ? el("span", { class: "quiet" }, `${hit.more} more hits in this dialogue`) : null,
       hit.score !== undefined && el("span", { class: "score quiet", title: `score${above}` }, hit.score.toFixed(3))),

@@ -29,7 +29,9 @@ pub(super) fn date_at(tokens: &Tokens, at: usize) -> Option<Found> {
             .or_else(|| day_first(tokens, at))
             .or_else(|| year_alone(tokens, at)),
         Kind::Word(Word::Month(month, class)) => month_first(tokens, at, month, class),
-        Kind::Word(Word::Season(season)) => season_and_year(tokens, at, season),
+        Kind::Word(Word::Season(season)) => {
+            season_and_year(tokens, at, season).or_else(|| season_alone(tokens, at, season))
+        }
         _ => None,
     }
 }
@@ -299,6 +301,19 @@ fn season_and_year(tokens: &Tokens, at: usize, season: Season) -> Option<Found> 
     let (year, end) = year_after(tokens, at, &RECENT_YEARS)?;
     let (from, to) = months(season);
     found(tokens, (at, end), Some(year), (from, 1), (to, END))
+}
+
+/// `in summer`, `during the summer holidays`, `last winter`.
+fn season_alone(tokens: &Tokens, at: usize, season: Season) -> Option<Found> {
+    let the = usize::from(tokens.word_before(at) == Some(Word::The));
+    let is_season = match tokens.word_before(at - the) {
+        // `in spring water`
+        Some(Word::In) => tokens.kind(at + 1) != Some(Kind::Other),
+        Some(Word::Preposition(_) | Word::Direction(_, Side::Before | Side::Either)) => true,
+        _ => false,
+    };
+    let (from, to) = months(season);
+    if is_season { found(tokens, (at, at + 1), None, (from, 1), (to, END)) } else { None }
 }
 
 /// Returns the first and the last month of a season on the northern hemisphere.

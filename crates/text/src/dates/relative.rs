@@ -252,7 +252,8 @@ fn direction_before(tokens: &Tokens, at: usize, direction: Direction, said: Date
             return Some((directed(&absolute::month_date(month), direction, said), found.end));
         }
         Some(Word::Season(season)) => {
-            if absolute::date_at(tokens, n).is_some() {
+            // `this summer of 2022`
+            if absolute::date_at(tokens, n).is_some_and(|found| found.date.year.is_some()) {
                 return None;
             }
             directed(&absolute::season_date(season), direction, said)

@@ -124,8 +124,10 @@ fn in_context(
     line: &mut dyn FnMut(usize, String) -> io::Result<()>,
 ) -> io::Result<()> {
     if let Some(cosine) = context.cosine {
-        line(1, format!("dense, with neighboring turns: cosine {cosine:.4}"))?;
-        if context.cosines.len() > 1 {
+        let several = context.cosines.len() > 1;
+        let with = if several { " with the weighted sum of their vectors" } else { "" };
+        line(1, format!("dense, with neighboring turns: cosine {cosine:.4}{with}"))?;
+        if several {
             for TurnCosine { turn, weight, cosine } in &context.cosines {
                 line(2, format!("{cosine:.4}  {}, weight {weight}", place(Some(*turn), hit)))?;
             }

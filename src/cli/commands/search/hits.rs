@@ -79,7 +79,7 @@ fn write_hit(found: &Response, n: usize, hit: &Hit, out: &mut dyn Write) -> io::
     let more = hit.more.filter(|more| *more > 0).map(|more| format!("{more} more in this {group}"));
     let date = match hit.turn.time {
         Some(time) => Some(time.minute()),
-        None => hit.thread.as_ref().and(hit.time).map(|time| time.date()),
+        None => hit.time.map(|time| time.date()),
     };
     let title = hit.title.as_ref().map(|title| marked(found.analyzer, &found.terms, title, DIM));
     let about = [date, Some(hit.domains.join(", ")), title, turns, more];
