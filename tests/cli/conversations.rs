@@ -45,3 +45,16 @@ fn a_query_that_cannot_be_answered_does_not_stop_the_others() {
         ["1", "4", "5", "6", "7", "8", "9"]
     );
 }
+
+#[test]
+fn a_dialogue_of_thousands_of_turns_in_one_line_is_read_and_searched() {
+    let t = Turnwise::new();
+    let turns: Vec<Value> = (0..6_000)
+        .map(|n| json!({"speaker": (if n % 2 == 0 { "Ann" } else { "Bo" }), "text": format!("message {n} about the parcel {}", n % 97)}))
+        .collect();
+    t.write("long.jsonl", format!("{}\n", json!({"id": "long", "turns": turns})));
+    assert!(t.ok("ingest -i x long.jsonl").starts_with("1 record from 1 file (jsonl: 1)"));
+    let found = t.ok("search -i x --mode bm25 --format json -k 1 'what did Bo say in message 4223'");
+    let found: Value = serde_json::from_str(&found).unwrap();
+    assert_eq!(found["hits"][0]["turn"]["text"], "message 4223 about the parcel 52");
+}

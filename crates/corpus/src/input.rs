@@ -20,6 +20,9 @@ use turnwise_core::error::{Error, IoContext, Result};
 
 /// Maximum number of bytes at the beginning of an input that are used to detect the format.
 const PROBE_BYTES: usize = 256 * 1024;
+/// The same for an input that starts with a longer JSON line. The format is only known at the end of this line: a dialogue
+/// of thousands of turns is one line.
+const PROBE_LINE_BYTES: usize = 8 * 1024 * 1024;
 const BUFFER_BYTES: usize = 256 * 1024;
 /// Maximum time to wait for more data if standard input starts with a JSON line. After this time, the format is
 /// detected from the data that has arrived.
@@ -78,7 +81,7 @@ impl Input {
     }
 
     /// Creates an input from a stream and buffers its beginning: `available` bytes, or [`PROBE_BYTES`] if `available`
-    /// is `None`.
+    /// is `None`, or more if it starts with a long JSON line.
     fn with_head(
         name: String,
         path: Option<PathBuf>,
@@ -99,7 +102,11 @@ impl Input {
         let wanted = available.unwrap_or(PROBE_BYTES).min(PROBE_BYTES);
         // A read error is ignored here. The format reader reports it later, with the line number.
         let _ = (&mut stream).take(wanted as u64).read_to_end(&mut head);
-        let whole = head.len() < wanted;
+        let mut whole = head.len() < wanted;
+        if head.len() == PROBE_BYTES && head.trim_ascii_start().starts_with(b"{") && !head.contains(&b'\n') {
+            let _ = (&mut stream).take((PROBE_LINE_BYTES - PROBE_BYTES) as u64).read_until(b'\n', &mut head);
+            whole = head.len() < PROBE_LINE_BYTES && !head.ends_with(b"\n");
+        }
         let refused = |why: &str, hint: &str| Error::data(format!("{name}: {why}")).with_hint(hint);
         if head.starts_with(&[0xff, 0xfe]) || head.starts_with(&[0xfe, 0xff]) {
             return Err(refused(
@@ -319,6 +326,22 @@ mod tests {
     fn a_device_is_refused() {
         let Err(e) = Input::open(Path::new("/dev/null")) else { panic!() };
         assert!(e.to_string().contains("not a regular file") && e.hint().unwrap().contains(" - "), "{e}");
+    }
+
+    #[test]
+    fn a_long_first_line_of_json_is_probed_up_to_its_end() {
+        let probed = |text: String| {
+            let input =
+                Input::from_stream("x".into(), None, Box::new(Cursor::new(text.into_bytes()))).unwrap();
+            (input.probe().lines().next().map(str::len), input.probe().text.len(), input.whole)
+        };
+        let line = |bytes: usize| format!("{{\"text\":\"{}\"}}", "x".repeat(bytes - 11));
+        let long = 2 * PROBE_BYTES;
+        assert_eq!(probed(line(long)), (Some(long), long, true));
+        assert_eq!(probed(line(long) + "\n" + &line(20)), (Some(long), long + 1, false));
+        assert_eq!(probed(line(20) + "\n" + &line(long)), (Some(20), PROBE_BYTES, false));
+        assert_eq!(probed(line(2 * PROBE_LINE_BYTES)).1, PROBE_LINE_BYTES);
+        assert_eq!(probed("x".repeat(long)).1, PROBE_BYTES);
     }
 
     #[test]
