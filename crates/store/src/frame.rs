@@ -53,14 +53,15 @@ pub struct Frame<'a> {
 impl<'a> Frame<'a> {
     /// Parses the frame at the start of `bytes`. If there is no valid frame, the error describes the damage.
     pub fn read(bytes: &'a [u8]) -> Result<Self, &'static str> {
-        Frame::read_with(bytes, |verify| verify())
+        let frame = Frame::read_unverified(bytes)?;
+        if checksum(&bytes[..HEADER_BYTES], frame.payload) != u32_at(bytes, 12) {
+            return Err("a frame's checksum is wrong");
+        }
+        Ok(frame)
     }
 
-    /// The same, but `verify` determines whether the checksum is verified: it receives a function that verifies it.
-    pub(crate) fn read_with(
-        bytes: &'a [u8],
-        verify: impl FnOnce(&dyn Fn() -> Result<(), &'static str>) -> Result<(), &'static str>,
-    ) -> Result<Self, &'static str> {
+    /// Parses a frame like [`Frame::read`], but does not verify its checksum.
+    pub(crate) fn read_unverified(bytes: &'a [u8]) -> Result<Self, &'static str> {
         let Some((header, rest)) = bytes.split_at_checked(HEADER_BYTES) else {
             return Err("the data ends inside a frame's header");
         };
@@ -75,10 +76,6 @@ impl<'a> Frame<'a> {
         };
         let length = u32_at(header, 8) as usize;
         let Some(payload) = rest.get(..length) else { return Err("the data ends inside a frame") };
-        verify(&|| match checksum(header, payload) == u32_at(header, 12) {
-            true => Ok(()),
-            false => Err("a frame's checksum is wrong"),
-        })?;
         if kind == Kind::Put && length < PUT_PREFIX_BYTES || kind == Kind::Delete && length < 16 {
             return Err("a frame is too short for its kind");
         }

@@ -159,23 +159,23 @@ impl Segment {
 
     /// Reads the frame at an offset. Returns [`Error::Corrupt`] if there is no valid frame.
     pub fn frame_at(&self, offset: u64) -> Result<Frame<'_>> {
-        self.frame_with(offset, |verify| verify())
+        self.frame_with(offset, Frame::read)
     }
 
     /// Reads the put frame at an offset. Verifies its checksum only if this `Segment` has not verified it before.
     pub(super) fn record_at(&self, offset: u64) -> Result<Frame<'_>> {
-        self.frame_with(offset, |verify| self.verified.once((offset / PUT_BYTES) as usize, verify))
+        self.verified.once((offset / PUT_BYTES) as usize, || self.frame_at(offset).map(drop))?;
+        self.frame_with(offset, Frame::read_unverified)
     }
 
-    fn frame_with(
-        &self,
+    fn frame_with<'a>(
+        &'a self,
         offset: u64,
-        verify: impl FnOnce(&dyn Fn() -> Result<(), &'static str>) -> Result<(), &'static str>,
-    ) -> Result<Frame<'_>> {
+        read: impl FnOnce(&'a [u8]) -> Result<Frame<'a>, &'static str>,
+    ) -> Result<Frame<'a>> {
         let at = offset.checked_sub(self.base).and_then(|at| usize::try_from(at).ok());
         let bytes = at.and_then(|at| self.bytes().get(at..)).unwrap_or_default();
-        Frame::read_with(bytes, verify)
-            .map_err(|why| Error::corrupt(&self.path, format!("at byte {offset}: {why}")))
+        read(bytes).map_err(|why| Error::corrupt(&self.path, format!("at byte {offset}: {why}")))
     }
 
     /// Returns an iterator over the frames from an offset to the end of the segment, with the offset of each frame. The

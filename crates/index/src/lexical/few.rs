@@ -128,7 +128,7 @@ fn ordinals(dictionary: &Dictionary, terms: Range<String>) -> io::Result<Range<u
 }
 
 /// A document, and the conditions of the filter that it certainly meets, one bit per condition.
-type Candidate = (DocId, u64);
+type PossibleMatch = (DocId, u64);
 
 impl Run<'_> {
     /// Evaluates the filter on the documents with the values that it needs. Returns `None` if it needs no such values, or if
@@ -145,8 +145,8 @@ impl Run<'_> {
         let candidates =
             segments().map(|(segment, columns)| candidates(side, segment, columns, self.filter, &needed));
         let candidates =
-            candidates.collect::<tantivy::Result<Vec<Vec<Candidate>>>>().map_err(|e| side.failed(&e))?;
-        let decided = |(_, fit): &Candidate| self.filter.decide(*fit, !*fit);
+            candidates.collect::<tantivy::Result<Vec<Vec<PossibleMatch>>>>().map_err(|e| side.failed(&e))?;
+        let decided = |(_, fit): &PossibleMatch| self.filter.decide(*fit, !*fit);
         let records = candidates.iter().zip(&state.columns).map(|(candidates, columns)| {
             let undecided = candidates.iter().filter(|candidate| decided(candidate).is_none());
             // The turns of a dialogue are usually adjacent, and its record is read once.
@@ -166,13 +166,7 @@ impl Run<'_> {
                 let turn = (self.kind == Kind::Utterances).then(|| columns.turn(doc));
                 let is = match decided(&candidate) {
                     Some(is) => is,
-                    None => self.record(seq, columns, doc, &mut last)?.is_some_and(|dialogue| match turn {
-                        None => self.filter.matches(dialogue),
-                        Some(number) => {
-                            let turn = dialogue.turns.iter().find(|turn| turn.number == number);
-                            turn.is_some_and(|turn| self.filter.matches_turn(dialogue, turn))
-                        }
-                    }),
+                    None => self.matches_record(seq, turn, columns, doc, &mut last)?,
                 };
                 if is {
                     bits[doc as usize / 64] |= 1 << (doc % 64);
@@ -195,8 +189,8 @@ fn candidates(
     columns: &Columns,
     filter: &Filter,
     needed: &[Needed<'_>],
-) -> tantivy::Result<Vec<Candidate>> {
-    let mut found: Vec<Candidate> = Vec::new();
+) -> tantivy::Result<Vec<PossibleMatch>> {
+    let mut found: Vec<PossibleMatch> = Vec::new();
     for value in needed {
         match value {
             Needed::Id { test, id } => {

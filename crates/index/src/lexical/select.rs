@@ -17,7 +17,7 @@ use crate::{
 };
 use turnwise_core::{
     error::Result,
-    ids::{DialogueId, Seq},
+    ids::{DialogueId, Seq, TurnNo},
 };
 use turnwise_corpus::{Dialogue, filter::Filter};
 use turnwise_store::{Change, Position, Snapshot};
@@ -180,9 +180,7 @@ impl Run<'_> {
             for (doc, own) in segment.doc_ids_alive().zip(own) {
                 let is = match self.filter.decide(own.outcome.fit, own.outcome.unknown) {
                     Some(is) => is,
-                    None => self
-                        .record(own.seq, columns, doc, &mut last)?
-                        .is_some_and(|dialogue| self.filter.matches(dialogue)),
+                    None => self.matches_record(own.seq, None, columns, doc, &mut last)?,
                 };
                 if is {
                     bits[doc as usize / 64] |= 1 << (doc % 64);
@@ -225,10 +223,7 @@ impl Run<'_> {
                 let turn = columns.turn(doc);
                 let is = match is {
                     Some(is) => is,
-                    None => self.record(seq, columns, doc, &mut last_record)?.is_some_and(|dialogue| {
-                        let turn = dialogue.turns.iter().find(|t| t.number == turn);
-                        turn.is_some_and(|turn| self.filter.matches_turn(dialogue, turn))
-                    }),
+                    None => self.matches_record(seq, Some(turn), columns, doc, &mut last_record)?,
                 };
                 if is {
                     bits[doc as usize / 64] |= 1 << (doc % 64);
@@ -285,9 +280,25 @@ impl Run<'_> {
         Ok(fit)
     }
 
+    /// Tests the filter on the record of a document: on a turn, or on the whole dialogue if `turn` is `None`. `last` is that
+    /// of [`Run::record`].
+    pub(super) fn matches_record(
+        &self,
+        seq: Seq,
+        turn: Option<TurnNo>,
+        columns: &Columns,
+        doc: DocId,
+        last: &mut Option<(Seq, Dialogue)>,
+    ) -> Result<bool> {
+        let Some(dialogue) = self.record(seq, columns, doc, last)? else { return Ok(false) };
+        let Some(number) = turn else { return Ok(self.filter.matches(dialogue)) };
+        let turn = dialogue.turns.iter().find(|turn| turn.number == number);
+        Ok(turn.is_some_and(|turn| self.filter.matches_turn(dialogue, turn)))
+    }
+
     /// Reads the record of a document's dialogue. Returns `None` if the snapshot does not contain the version of the
     /// dialogue that was indexed. `last` caches the last record that was read.
-    pub(super) fn record<'b>(
+    fn record<'b>(
         &self,
         seq: Seq,
         columns: &Columns,
