@@ -5,17 +5,21 @@ use std::collections::BTreeMap;
 
 use crate::cli::{env_vars, prelude::*};
 use turnwise_encoder::{
-    DialogueMode, DialogueOptions, DialoguePooling, Encoder, TextOptions, Vectors,
+    DeviceChoice, DialogueMode, DialogueOptions, DialoguePooling, Encoder, Precision, TextOptions, Vectors,
     ahead::Options,
+    folder::name_of,
     hub::{
         Places, Resolved,
         known::DEFAULT,
         pull::{HUB, Hub},
         resolve,
     },
-    open, statics,
+    open,
+    selector::{Selector, is_selector},
+    statics,
     transformer::Settings,
 };
+use turnwise_train::run::model_in;
 use turnwise_shards::vector_files::{self, VectorFileFormat};
 
 /// Function that returns the value of an environment variable.
@@ -86,6 +90,32 @@ pub(crate) fn open(context: &Context<'_>, model: &str, settings: &Settings) -> R
     encoder.notices().iter().for_each(|notice| context.printer.warn(format!("{}: {notice}", found.name)));
     context.printer.detail(format!("{} from {}: {}", found.name, found.path.display(), encoder.describe()));
     Ok(encoder)
+}
+
+/// Opens a selector: the folder of a training run, the folder of a selector or cross-encoder, or the name of a
+/// downloaded cross-encoder. Never uses the network.
+pub(crate) fn selector(
+    context: &Context<'_>,
+    name: &str,
+    device: DeviceChoice,
+    precision: Option<Precision>,
+) -> Result<Selector> {
+    let of_run = model_in(Path::new(name));
+    let (name, path) = match Path::new(name).join("recipe.toml").is_file() && of_run.is_dir() {
+        true => (name_of(&of_run), of_run),
+        false => {
+            let found = context.model(name)?;
+            (found.name, found.path)
+        }
+    };
+    if !is_selector(&path) {
+        return Err(Error::input(format!("{} is not a selector, but an encoder", path.display())).with_hint(
+            "train a selector with `turnwise train selector`, or use a cross-encoder of sentence-transformers",
+        ));
+    }
+    let selector = Selector::open(&name, &path, device, precision)?;
+    context.printer.detail(format!("{name} from {}: {}", path.display(), selector.describe()));
+    Ok(selector)
 }
 
 /// Returns whether a model is static, that is, has no neural network. The precision of a static model cannot be chosen.

@@ -35,6 +35,7 @@ fn a_saved_model_opens_in_sentence_transformers_with_the_same_vectors() {
             pipeline: model.pipeline(),
             tokenizer: &tokenizer,
             base: None,
+            pooler: None,
         };
         save(&target, &saved).unwrap();
         let theirs = peers.vectors(&work, &target, &models.file);

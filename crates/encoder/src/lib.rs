@@ -24,6 +24,7 @@ pub mod fingerprint;
 pub mod folder;
 pub mod hub;
 pub mod open;
+pub mod selector;
 pub mod statics;
 #[doc(hidden)]
 pub mod testing;
@@ -36,7 +37,7 @@ pub use contract::{
 };
 pub use fingerprint::Fingerprint;
 pub use turnwise_core::Vectors;
-pub use turnwise_kernels::{Batch, Network, Precision, Sequence, network};
+pub use turnwise_kernels::{Batch, InputVectors, Network, Precision, Sequence, network};
 
 /// CPU inference with the kernels of the crate `turnwise-kernels`.
 pub mod cpu {

@@ -74,6 +74,25 @@ const MEASURED_IN_INT8: [&str; 1] = [
     "715a30c8c97665b41d86323595c1f0ed",
 ];
 
+/// Creates the backend for a selector. By default, it computes in 16 bits: the precision int8 was measured only for
+/// encoders.
+pub(crate) fn selector_engine(
+    network: &Network,
+    device: DeviceChoice,
+    precision: Option<Precision>,
+) -> Result<Box<dyn Backend>> {
+    let device = Device::open(device)?;
+    let precision = match precision {
+        None if device.is_cpu() => CpuEngine::best_of_16_bits(SimdChoice::Auto)?,
+        None => Precision::Bf16,
+        Some(precision) => precision,
+    };
+    match device.is_cpu() {
+        true => Ok(Box::new(CpuEngine::new(network, precision, SimdChoice::Auto)?)),
+        false => Ok(Box::new(CandleEngine::new(network, device, precision)?)),
+    }
+}
+
 fn engine(
     network: &Network,
     device: &Device,

@@ -283,6 +283,14 @@ impl Embedder {
         if let Some(positions) = &sequence.positions {
             within("position", positions, n, most)?;
         }
+        if let Some(vectors) = &sequence.vectors {
+            let fits = vectors.tokens.len() * self.shape.hidden == vectors.elements.len()
+                && vectors.tokens.is_sorted_by(|a, b| a < b)
+                && vectors.tokens.last().is_none_or(|last| (*last as usize) < n);
+            if !fits {
+                return Err(Error::Internal("the input vectors do not fit the sequence".to_owned()));
+            }
+        }
         for extra in &self.extra {
             if let Some(ids) = (extra.of)(sequence) {
                 // Without a table, only id 0 is valid.
@@ -297,13 +305,23 @@ impl Embedder {
         let h = self.shape.hidden;
         let counted = self.shape.positions(&sequence.ids);
         assert_eq!(stride, h.next_multiple_of(GRAIN));
+        let mut replaced = sequence.vectors.iter().flat_map(|vectors| {
+            vectors.tokens.iter().map(|token| *token as usize).zip(vectors.elements.chunks_exact(h))
+        });
+        let mut next = replaced.next();
         for (i, ((row, id), counted)) in
             rows.chunks_exact_mut(stride).zip(&sequence.ids).zip(counted).enumerate()
         {
             let given = sequence.positions.as_ref().map(|p| p[i] as usize + self.shape.first_position);
             let position = given.unwrap_or(counted);
             let (sum, padding) = row.split_at_mut(h);
-            sum.copy_from_slice(&self.words.data[*id as usize * h..][..h]);
+            match next {
+                Some((token, vector)) if token == i => {
+                    sum.copy_from_slice(vector);
+                    next = replaced.next();
+                }
+                _ => sum.copy_from_slice(&self.words.data[*id as usize * h..][..h]),
+            }
             add(sum, &self.positions.data[position * h..][..h]);
             for extra in &self.extra {
                 if let Some(table) = &extra.table {

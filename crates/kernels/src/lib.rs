@@ -56,6 +56,6 @@ mod tile;
 pub mod training;
 
 pub use engine::CpuEngine;
-pub use network::{Batch, Network, Sequence};
+pub use network::{Batch, InputVectors, Network, Sequence};
 pub use precision::Precision;
 pub use simd::{SIMD_VARIABLE, SimdChoice, SimdLevel};

@@ -1,6 +1,8 @@
 //! Parameters of encoders of the BERT family, and batches of token sequences, the input of an encoder. None of these
 //! types depends on the file format of a model.
 
+use std::sync::Arc;
+
 /// Sizes of a network, and the settings in which encoders of the BERT family differ.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Shape {
@@ -214,7 +216,7 @@ impl Network {
 }
 
 /// Tokens of one text or dialogue, the input of a network.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Default)]
 pub struct Sequence {
     /// Token ids, special tokens included.
     pub ids: Vec<u32>,
@@ -227,6 +229,18 @@ pub struct Sequence {
     pub turns: Option<Vec<u32>>,
     /// Speaker role id of each token, for networks with role embeddings. `None` means that all ids are 0.
     pub roles: Option<Vec<u32>>,
+    /// Vectors that replace the word embeddings of some tokens, for networks that read the vectors of whole utterances.
+    pub vectors: Option<InputVectors>,
+}
+
+/// Vectors that replace the word embeddings of some tokens of a sequence. The embeddings of the position and of the
+/// segment are added to them, as to word embeddings.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct InputVectors {
+    /// Index of each replaced token in the sequence, in ascending order.
+    pub tokens: Vec<u32>,
+    /// The vectors, one after the other. Sequences with the same history share them.
+    pub elements: Arc<[f32]>,
 }
 
 impl Sequence {

@@ -93,8 +93,15 @@ pub fn states(network: &Network, sequence: &Sequence) -> Vec<Rows> {
         let id = |ids: &Option<Vec<u32>>, absent: usize| ids.as_ref().map_or(absent, |ids| ids[i] as usize);
         let given = sequence.positions.as_ref().map(|p| p[i] as usize + shape.first_position);
         let position = given.unwrap_or(counted[i]);
+        let replaced = sequence.vectors.as_ref().and_then(|vectors| {
+            let n = vectors.tokens.iter().position(|token| *token as usize == i)?;
+            Some(&vectors.elements[n * h..][..h])
+        });
+        for (x, element) in row.iter_mut().zip(replaced.unwrap_or(&[])) {
+            *x = f64::from(*element);
+        }
         let tables = [
-            (Some(&e.words), sequence.ids[i] as usize),
+            (Some(&e.words).filter(|_| replaced.is_none()), sequence.ids[i] as usize),
             (Some(&e.positions), position),
             (e.types.as_ref(), id(&sequence.types, 0)),
             (e.turns.as_ref(), id(&sequence.turns, 0)),

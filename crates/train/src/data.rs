@@ -7,7 +7,7 @@ use rayon::prelude::*;
 use crate::{objectives::TurnLocation, spool::DiskVec};
 use turnwise_core::error::Result;
 use turnwise_corpus::{Dialogue, Role};
-use turnwise_encoder::{Sequence, folder::Tokenizer};
+use turnwise_encoder::{Sequence, folder::Tokenizer, selector::EOU};
 
 /// Tokens of one turn, without special tokens.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -41,6 +41,8 @@ pub struct TrainingSet {
     pub after: Vec<u32>,
     /// The mask token (`[MASK]`), if the tokenizer has one.
     pub mask: Option<u32>,
+    /// The token that ends an utterance (`[EOU]`), if the tokenizer has one.
+    pub end_of_utterance: Option<u32>,
     /// Number of dialogues that were skipped because they have too few turns.
     pub left_out: usize,
     /// Number of turns without tokens. Such turns are skipped.
@@ -68,6 +70,7 @@ impl TrainingSet {
             before: tokenizer.before().to_vec(),
             after: tokenizer.after().to_vec(),
             mask: tokenizer.specials().mask,
+            end_of_utterance: tokenizer.id(EOU),
             ..TrainingSet::default()
         };
         let unknown = tokenizer.specials().unknown;
@@ -170,6 +173,11 @@ impl TrainingSet {
     pub fn with_prompt(mut self, prompt: &str, tokenizer: &Tokenizer) -> Result<Self> {
         self.before.extend(tokenizer.pieces(prompt)?);
         Ok(self)
+    }
+
+    /// Returns the tokens that the sequences contain in addition to the tokens of the turns.
+    pub fn specials(&self) -> Vec<u32> {
+        self.before.iter().chain(&self.after).copied().chain(self.end_of_utterance).collect()
     }
 
     /// Returns the input sequence of the turn at a location, truncated to `max_tokens` tokens.

@@ -10,7 +10,9 @@ use turnwise_encoder::DeviceChoice;
 use turnwise_train::{
     objectives::definition::Role,
     optimizer::Shape,
-    recipe::{Aggregation, DevTask, ObjectiveName, Profile},
+    recipe::{
+        Aggregation, DevTask, Divider, Frame, History, ObjectiveName, Profile, SelectorRecipe, SentencePooling,
+    },
     run::evaluations::Selection,
 };
 
@@ -144,6 +146,8 @@ pub(crate) struct TrainRunArgs {
     pub(crate) evaluation: EvaluationArgs,
     #[command(flatten)]
     pub(crate) goal: ObjectiveArgs,
+    #[command(flatten)]
+    pub(crate) selector: SelectorArgs,
     #[command(flatten)]
     pub(crate) read: ReadArgs,
 }
@@ -344,6 +348,64 @@ pub(crate) struct ObjectiveArgs {
     /// Train on a random sample of N dialogues [default: all]
     #[arg(long, value_name = "N")]
     pub(crate) dialogues: Option<usize>,
+}
+
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Selector (only the objective selector)")]
+pub(crate) struct SelectorArgs {
+    /// How the selector reads the context: tokens or sentences [default: tokens]
+    ///
+    /// tokens: the tokens of all turns, at most 512; the oldest tokens of a longer context are cut off. Most accurate.
+    ///
+    /// sentences: one vector per turn. Fast for many candidates and long contexts: a sequence of 128 inputs holds about
+    /// 50 turns, and one of 512 inputs (--max-tokens 512) about 240.
+    #[arg(long, value_name = "KIND", value_parser = parse_value::<History>)]
+    pub(crate) history: Option<History>,
+    /// Token after every turn of the context: eou or none [default: eou]
+    #[arg(long, value_name = "TOKEN", value_parser = parse_value::<Divider>)]
+    pub(crate) divider: Option<Divider>,
+    /// With --history sentences: special tokens around each turn, cls-sep, cls-eou, eou or none [default: cls-sep]
+    #[arg(long, value_name = "TOKENS", value_parser = parse_value::<Frame>)]
+    pub(crate) frame: Option<Frame>,
+    /// With --history sentences: vector of a turn, mean (of its tokens) or cls (the first token) [default: mean]
+    #[arg(long, value_name = "POOLING", value_parser = parse_value::<SentencePooling>)]
+    pub(crate) sentence_pooling: Option<SentencePooling>,
+    /// With --history sentences: weight of the first layer in the vector of a turn, from 0 to 1 [default: 0.4]
+    ///
+    /// The last layer has the remaining weight.
+    #[arg(long, value_name = "0..1")]
+    pub(crate) first_weight: Option<f32>,
+    /// With --history sentences: weight of the first layer for special tokens [default: the same as --first-weight]
+    #[arg(long, value_name = "0..1")]
+    pub(crate) special_first_weight: Option<f32>,
+    /// With --history sentences: maximum number of tokens of a turn [default: 50]
+    #[arg(long, value_name = "N")]
+    pub(crate) turn_tokens: Option<usize>,
+    /// With --history sentences: give the vectors of turns a segment of their own
+    ///
+    /// The network can then tell vectors of turns from tokens.
+    #[arg(long)]
+    pub(crate) sentence_segment: bool,
+}
+
+impl SelectorArgs {
+    /// Adds the given options to the settings of a recipe.
+    pub(crate) fn add_to(&self, recipe: &mut Option<SelectorRecipe>) {
+        let known = recipe.unwrap_or_default();
+        let merged = SelectorRecipe {
+            history: self.history.or(known.history),
+            divider: self.divider.or(known.divider),
+            turn_tokens: self.turn_tokens.or(known.turn_tokens),
+            frame: self.frame.or(known.frame),
+            pooling: self.sentence_pooling.or(known.pooling),
+            first_weight: self.first_weight.or(known.first_weight),
+            special_first_weight: self.special_first_weight.or(known.special_first_weight),
+            own_segment: self.sentence_segment.then_some(true).or(known.own_segment),
+        };
+        if merged != SelectorRecipe::default() {
+            *recipe = Some(merged);
+        }
+    }
 }
 
 /// Seeds of several training runs.

@@ -20,7 +20,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use candle_core::{DType, Tensor};
 use layout::{Layout, Picked, Rows};
-use staging::{Indices, Sent, Stage, Tables};
+use staging::{Indices, Numbers, Sent, Stage, Tables};
 use turnwise_core::error::{Error, Result};
 
 use crate::{
@@ -82,6 +82,52 @@ struct Inputs {
     /// For each embedding table in [`CandleEngine::tables`], the row number of every token; `None` if the network does
     /// not have that table.
     columns: [Option<Indices>; 3],
+    vectors: Option<Replaced>,
+}
+
+/// Tokens whose word embeddings are replaced by vectors of the batch.
+struct Replaced {
+    /// For each token of the batch, 0 if its word embedding is replaced, else 1.
+    kept: Numbers,
+    /// Indices of the replaced tokens in the batch.
+    tokens: Indices,
+    vectors: Numbers,
+    /// Number of tokens in the batch, and number of replaced tokens.
+    counts: (usize, usize),
+}
+
+impl Replaced {
+    /// Returns the tokens that the sequences of the batch replace; `None` if there are none.
+    fn new(batch: &Batch, tables: &mut Tables) -> Option<Self> {
+        let (mut tokens, mut elements, mut start) = (Vec::new(), Vec::new(), 0);
+        for sequence in batch.sequences {
+            if let Some(vectors) = &sequence.vectors {
+                tokens.extend(vectors.tokens.iter().map(|token| start + token));
+                elements.extend_from_slice(&vectors.elements);
+            }
+            start += sequence.len() as u32;
+        }
+        if tokens.is_empty() {
+            return None;
+        }
+        let mut kept = vec![1.0; start as usize];
+        tokens.iter().for_each(|token| kept[*token as usize] = 0.0);
+        let counts = (kept.len(), tokens.len());
+        Some(Replaced {
+            kept: tables.numbers(kept),
+            tokens: tables.indices(tokens),
+            vectors: tables.numbers(elements),
+            counts,
+        })
+    }
+
+    /// Replaces rows of the word embeddings `words`.
+    fn replace(&self, words: &Tensor, sent: &Sent) -> candle_core::Result<Tensor> {
+        let ((all, replaced), width) = (self.counts, words.dim(1)?);
+        let kept = sent.numbers(&self.kept, (all, 1))?.to_dtype(words.dtype())?;
+        let vectors = sent.numbers(&self.vectors, (replaced, width))?.to_dtype(words.dtype())?;
+        words.broadcast_mul(&kept)?.index_add(&sent.indices(&self.tokens)?, &vectors, 0)
+    }
 }
 
 impl CandleEngine {
@@ -162,7 +208,7 @@ impl CandleEngine {
             }
             Some(tables.indices(indices))
         });
-        Inputs { ids, positions, columns }
+        Inputs { ids, positions, columns, vectors: Replaced::new(batch, tables) }
     }
 
     /// Returns the hidden states after each layer in `wanted`. The layers must be in ascending order.
@@ -208,7 +254,12 @@ impl CandleEngine {
 
     fn embed(&self, inputs: &Inputs, sent: &Sent) -> candle_core::Result<Tensor> {
         let pick = |table: &Tensor, indices: &Indices| table.index_select(&sent.indices(indices)?, 0);
-        let mut x = (pick(&self.words, &inputs.ids)? + pick(&self.positions, &inputs.positions)?)?;
+        let words = pick(&self.words, &inputs.ids)?;
+        let words = match &inputs.vectors {
+            Some(replaced) => replaced.replace(&words, sent)?,
+            None => words,
+        };
+        let mut x = (words + pick(&self.positions, &inputs.positions)?)?;
         for (table, indices) in self.tables.iter().zip(&inputs.columns) {
             if let (Some(table), Some(indices)) = (table, indices) {
                 x = (x + pick(table, indices)?)?;

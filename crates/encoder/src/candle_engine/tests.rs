@@ -2,7 +2,12 @@ use candle_core::{Device as CandleDevice, IndexOp, Tensor};
 use candle_nn::VarBuilder;
 use candle_transformers::models::bert;
 
-use crate::{Part, Sequence, candle_engine::*, testing::small_shape};
+use crate::{
+    Part, Sequence,
+    candle_engine::*,
+    cpu::{CpuEngine, SimdChoice},
+    testing::small_shape,
+};
 
 fn sequences() -> Vec<Sequence> {
     [7usize, 1, 12, 3]
@@ -75,6 +80,23 @@ fn assert_near(a: &[f32], b: &[f32], tolerance: f32) {
     assert_eq!(a.len(), b.len());
     let worst = a.iter().zip(b).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
     assert!(worst <= tolerance, "differs by {worst}");
+}
+
+#[test]
+fn input_vectors_are_those_of_the_cpu_engine() {
+    let network = Network::random(small_shape(), 2, 50, 40, 3);
+    let width = network.shape.hidden;
+    let mut sequences = sequences();
+    for (sequence, tokens) in sequences.iter_mut().zip([vec![0, 3, 6], vec![], vec![11]]) {
+        let elements = (0..tokens.len() * width).map(|i| (i as f32 * 0.37).sin()).collect();
+        sequence.vectors = Some(crate::InputVectors { tokens, elements });
+    }
+    let refs: Vec<&Sequence> = sequences.iter().collect();
+    let cpu = CpuEngine::new(&network, Precision::F32, SimdChoice::Auto).unwrap();
+    let mut expected = Vec::new();
+    cpu.run(&Batch::new(&refs), &[2], &mut |_, states| expected = states.to_vec()).unwrap();
+    let engine = CandleEngine::new(&network, Device::open(DeviceChoice::Cpu).unwrap(), Precision::F32).unwrap();
+    assert_near(&all_states(&engine, &refs, 2), &expected, 1e-5);
 }
 
 #[test]

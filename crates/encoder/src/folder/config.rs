@@ -55,6 +55,16 @@ impl Architecture {
         }
     }
 
+    /// Returns the prefix that the names of the network's tensors have in a model with a task head.
+    pub const fn prefix(self) -> &'static str {
+        match self {
+            Architecture::Bert => "bert.",
+            Architecture::DistilBert => "distilbert.",
+            // The classes of XLM-RoBERTa and CamemBERT use the name of RoBERTa.
+            _ => "roberta.",
+        }
+    }
+
     /// Returns true if position ids start at the id of the padding token plus 1.
     pub const fn counts_from_padding(self) -> bool {
         matches!(self, Architecture::Roberta | Architecture::XlmRoberta | Architecture::Camembert)

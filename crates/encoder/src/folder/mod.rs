@@ -4,6 +4,7 @@
 //! setting that would change the vectors. [`ModelFolder::network`] and [`ModelFolder::tokenizer`] read the large files.
 
 mod config;
+mod heads;
 mod modules;
 mod network;
 mod pipeline;
@@ -16,7 +17,8 @@ pub(crate) mod weights;
 use std::path::{Path, PathBuf};
 
 use rayon::prelude::*;
-use save::bytes_of;
+pub(crate) use config::parse as parse_json;
+pub(crate) use save::bytes_of;
 use turnwise_core::error::{Error, Result};
 use weights::Tensor;
 
@@ -25,7 +27,15 @@ use crate::{Fingerprint, Network, fingerprint::Fingerprinter};
 pub use config::{Architecture, Config};
 pub use pipeline::{Dense, DenseActivation, Pipeline, Pooling, PoolingMode, Prompts, Step};
 pub use save::{SavedModel, save};
-pub use tokenizer::{Specials, TokenizedText, Tokenizer, save_divided};
+pub use heads::MlmHead;
+pub use tokenizer::{Added, Additions, Specials, TokenizedText, Tokenizer, save_extended};
+
+/// Purpose of a model: it computes vectors of texts, or scores of pairs of texts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Purpose {
+    Vectors,
+    Scores,
+}
 
 /// A model folder, opened and checked.
 #[derive(Debug)]
@@ -43,13 +53,25 @@ impl ModelFolder {
     /// Opens a folder without reading the weights of the network. Fails if a file is missing or damaged, or if a
     /// setting is not supported.
     pub fn open(path: &Path) -> Result<Self> {
+        Self::open_as(path, Purpose::Vectors)
+    }
+
+    /// Opens the folder of a cross-encoder without reading the weights of the network. Such a folder has no pooling.
+    pub(crate) fn open_scorer(path: &Path) -> Result<Self> {
+        Self::open_as(path, Purpose::Scores)
+    }
+
+    fn open_as(path: &Path, purpose: Purpose) -> Result<Self> {
         if !path.is_dir() {
             let what = if path.exists() { "is a file, not the folder of a model" } else { "does not exist" };
             return Err(Error::input(format!("{} {what}", path.display())).with_hint(
                 "use the folder that contains config.json, or the name of a model (see `turnwise model list`)",
             ));
         }
-        let modules = modules::Modules::read(path)?;
+        let modules = match purpose {
+            Purpose::Vectors => modules::Modules::read(path)?,
+            Purpose::Scores => modules::Modules::of_scorer(path)?,
+        };
         let inner = &modules.transformer;
         if inner.join("adapter_config.json").exists() {
             let message = format!("{} contains an adapter, not a complete network", inner.display());
@@ -83,7 +105,10 @@ impl ModelFolder {
             ));
         }
         let max_tokens = wanted.min(config.max_tokens());
-        let pipeline = modules.pipeline(path, config.shape.hidden, max_tokens)?;
+        let pipeline = match purpose {
+            Purpose::Vectors => modules.pipeline(path, config.shape.hidden, max_tokens)?,
+            Purpose::Scores => Pipeline::plain(max_tokens),
+        };
         let weights = weights::Weights::open(inner)?;
         let layout = network::Layout::find(&config, &weights)?;
         notices.extend(layout.notices.iter().cloned());
@@ -103,6 +128,16 @@ impl ModelFolder {
     /// Returns the pooling, final steps, prompts and limits of the model.
     pub fn pipeline(&self) -> &Pipeline {
         &self.pipeline
+    }
+
+    /// Returns the weights.
+    pub(crate) fn weights(&self) -> &weights::Weights {
+        &self.weights
+    }
+
+    /// Returns the prefix of the names of the network's tensors, such as `bert.`.
+    pub(crate) fn prefix(&self) -> &str {
+        &self.layout.prefix
     }
 
     /// Replaces the pipeline. The network stays the same.

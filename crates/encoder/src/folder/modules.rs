@@ -99,6 +99,17 @@ impl Modules {
         Ok(Modules { listed: true, transformer, pooling: Some(pooling), steps, notices: Vec::new() })
     }
 
+    /// Returns the modules of a cross-encoder: only the network, which is in the folder itself.
+    pub fn of_scorer(folder: &Path) -> Result<Self> {
+        Ok(Modules {
+            listed: false,
+            transformer: folder.to_owned(),
+            pooling: None,
+            steps: Vec::new(),
+            notices: Vec::new(),
+        })
+    }
+
     /// Reads the settings of the pooling module, of the modules after the pooling module, and of the whole model. Fails
     /// if a setting is invalid or not supported.
     pub fn pipeline(&self, folder: &Path, hidden: usize, max_tokens: usize) -> Result<Pipeline> {

@@ -18,6 +18,8 @@ use crate::{
 #[derive(Debug)]
 pub struct Layout {
     counts: Counts,
+    /// Prefix of the names of the tensors in the files, such as `bert.`.
+    pub prefix: String,
     /// Parameters in the order of [`list`], with their names in the files.
     parameters: Vec<(Parameter, String)>,
     /// Notices about unused tensors.
@@ -50,7 +52,7 @@ impl Layout {
             })
             .collect::<Result<_>>()?;
         let notices = names.unused(config, &parameters)?;
-        Ok(Layout { counts, parameters, notices })
+        Ok(Layout { counts, prefix: names.prefix, parameters, notices })
     }
 
     /// Reads the network. Fails if a value is not finite.

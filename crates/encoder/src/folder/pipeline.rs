@@ -23,6 +23,18 @@ pub struct Pipeline {
 }
 
 impl Pipeline {
+    /// Creates a pipeline with mean pooling, and without prompts and final steps.
+    pub(crate) fn plain(max_tokens: usize) -> Self {
+        Pipeline {
+            pooling: Pooling { modes: vec![PoolingMode::Mean], include_prompt: true },
+            steps: Vec::new(),
+            prompts: Prompts::default(),
+            max_tokens,
+            similarity: None,
+            truncate_dim: None,
+        }
+    }
+
     /// Returns the width of the vectors for a network with the given hidden size.
     pub fn dim(&self, hidden: usize) -> usize {
         let pooled = hidden * self.pooling.modes.len();

@@ -40,18 +40,41 @@ pub struct SavedModel<'a> {
     pub tokenizer: &'a Tokenizer,
     /// Name of the model from which this model was created; `None` if there is none. It is saved only for information.
     pub base: Option<&'a str>,
+    /// Weight and bias of the pooling layer on the first token; `None` if the model has none. Encoders do not use it, but
+    /// training can start from it.
+    pub pooler: Option<&'a [Vec<f32>; 2]>,
 }
 
 /// Writes the model to a new folder. A temporary folder is written and then renamed, so `path` is never incomplete.
 /// Fails if `path` exists and is not an empty folder, if the network does not match the architecture, or if a value is
 /// not finite.
 pub fn save(path: &Path, model: &SavedModel) -> Result<()> {
+    let width = model.network.shape.hidden;
+    let pooler = model.pooler.map(|[weight, bias]| {
+        [
+            ("pooler.dense.weight".to_owned(), vec![width, width], weight.clone()),
+            ("pooler.dense.bias".to_owned(), vec![width], bias.clone()),
+        ]
+    });
+    save_files(path, &texts(model)?, model, "", pooler.into_iter().flatten().collect())
+}
+
+/// A tensor outside the network: name, shape and elements.
+pub(crate) type NamedTensor = (String, Vec<usize>, Vec<f32>);
+
+/// Writes text files, the tensors of a network with a prefix, and more tensors to a new folder, as [`save`] does.
+pub(crate) fn save_files(
+    path: &Path,
+    files: &[(PathBuf, String)],
+    model: &SavedModel,
+    prefix: &str,
+    more: Vec<NamedTensor>,
+) -> Result<()> {
     let not_empty = |entries: fs::ReadDir| entries.count() > 0;
     if path.exists() && !fs::read_dir(path).is_ok_and(|entries| !not_empty(entries)) {
         return Err(Error::input(format!("{} already exists", path.display()))
             .with_hint("choose another folder, or remove that one"));
     }
-    let files = texts(model)?;
     let parent = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
     fs::create_dir_all(parent).at("create", parent)?;
     let temporary = TemporaryFolder::create(files::temporary_path(path))?;
@@ -62,9 +85,11 @@ pub fn save(path: &Path, model: &SavedModel) -> Result<()> {
     }
     let network = network::parameters(model.network);
     let named = network.iter().map(|(p, numbers)| {
-        (network::name_in(model.architecture, &p.name), Numbers { dims: &p.dims, numbers })
+        let name = format!("{prefix}{}", network::name_in(model.architecture, &p.name));
+        (name, Numbers { dims: &p.dims, numbers })
     });
-    write_tensors(&temporary.0.join("model.safetensors"), named)?;
+    let more = more.iter().map(|(name, dims, numbers)| (name.clone(), Numbers { dims, numbers }));
+    write_tensors(&temporary.0.join("model.safetensors"), named.chain(more))?;
     for (folder, step) in step_folders(model.pipeline) {
         if let Step::Dense(dense) = step {
             write_dense(&temporary.0.join(folder), dense)?;
@@ -194,13 +219,11 @@ impl View for Numbers<'_> {
 /// Returns the paths and contents of all text files of a saved model. Fails if the network does not match the
 /// architecture, or if a value is not finite.
 pub fn texts(model: &SavedModel) -> Result<Vec<(PathBuf, String)>> {
-    check(model.network, model.architecture)?;
-    let mut files = Vec::new();
+    let mut files = network_texts(model)?;
     let mut add = |path: PathBuf, value: Value| {
         // The format `{:#}` of a `Value` is indented JSON.
         files.push((path, format!("{value:#}\n")));
     };
-    add("config.json".into(), config(model));
     add("modules.json".into(), modules(model.pipeline));
     add("1_Pooling/config.json".into(), pooling(&model.pipeline.pooling, model.network.shape.hidden));
     for (folder, step) in step_folders(model.pipeline) {
@@ -219,9 +242,18 @@ pub fn texts(model: &SavedModel) -> Result<Vec<(PathBuf, String)>> {
         json!({ "max_seq_length": model.pipeline.max_tokens, "do_lower_case": model.tokenizer.parts.lowercase }),
     );
     add("config_sentence_transformers.json".into(), sentence_transformers(model));
-    add("tokenizer_config.json".into(), tokenizer(model));
-    files.push(("tokenizer.json".into(), model.tokenizer.to_json()?));
     Ok(files)
+}
+
+/// Returns the paths and contents of the files of a network and of its tokenizer. Fails if the network does not match
+/// the architecture, or if a value is not finite.
+pub(crate) fn network_texts(model: &SavedModel) -> Result<Vec<(PathBuf, String)>> {
+    check(model.network, model.architecture)?;
+    Ok(vec![
+        ("config.json".into(), format!("{:#}\n", config(model))),
+        ("tokenizer_config.json".into(), format!("{:#}\n", tokenizer(model))),
+        ("tokenizer.json".into(), model.tokenizer.to_json()?),
+    ])
 }
 
 /// Returns the steps after pooling, each with its folder relative to the model's folder, such as `2_Dense`.

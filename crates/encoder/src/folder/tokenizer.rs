@@ -1,7 +1,7 @@
 //! Tokenizer: converts text to token ids with the `tokenizers` library, configured as in training.
 //!
-//! Some tokenizers add no token after a text, so the turns of a dialogue would not be separated. [`save_divided`] saves
-//! a copy of a model with a tokenizer that adds a separator after every text.
+//! Some tokenizers add no token after a text, so the turns of a dialogue would not be separated. [`save_extended`] saves
+//! a copy of a model with a tokenizer that adds a separator after every text, or that has another special token.
 
 use std::{ops::Range, path::Path};
 
@@ -160,6 +160,27 @@ impl Tokenizer {
         &self.after
     }
 
+    /// Returns the special tokens between the two texts of a pair, such as `[SEP]`. A tokenizer without a template for
+    /// pairs uses the special tokens after a text.
+    pub fn between(&self) -> Result<Vec<u32>> {
+        let encode = |text: &str, special| {
+            let encoding = self.parts.inner.encode_fast(text, special).map_err(|e| unreadable(e.as_ref()))?;
+            Ok::<_, Error>(encoding.get_ids().to_vec())
+        };
+        let pair = self.parts.inner.encode_fast(("a", "a"), true).map_err(|e| unreadable(e.as_ref()))?;
+        let text = encode("a", false)?;
+        let inside = pair
+            .get_ids()
+            .strip_prefix(self.before())
+            .and_then(|rest| rest.strip_suffix(self.after()))
+            .and_then(|rest| rest.strip_prefix(text.as_slice()))
+            .and_then(|rest| rest.strip_suffix(text.as_slice()));
+        Ok(match inside {
+            Some(between) if !between.is_empty() => between.to_vec(),
+            _ => self.after.clone(),
+        })
+    }
+
     /// Returns the maximum number of tokens per text, including special tokens.
     pub fn max_tokens(&self) -> usize {
         self.parts.max_tokens
@@ -215,6 +236,18 @@ fn frame(inner: &tokenizers::Tokenizer) -> Result<(Vec<u32>, Vec<u32>)> {
 const SEPARATOR: &str = "[SEP]";
 
 impl Tokenizer {
+    /// Copies this tokenizer and adds a special token to the copy. Returns the copy and the id of the token.
+    pub fn with_special_token(&self, token: &str) -> Result<(Self, u32)> {
+        let mut parts = Parts { notices: Vec::new(), ..self.parts.clone() };
+        let unfit = |e: &dyn std::fmt::Display| {
+            Error::data(format!("cannot add the token {token} to the tokenizer: {e}"))
+        };
+        parts.inner.add_special_tokens([AddedToken::from(token, true)]).map_err(|e| unfit(e.as_ref()))?;
+        let id = parts.inner.token_to_id(token).ok_or_else(|| unfit(&"it has no id"))?;
+        parts.words = parts.words.max(id as usize + 1);
+        Ok((Tokenizer::new(parts)?, id))
+    }
+
     /// Copies this tokenizer and makes the copy add a separator after every text. Returns the copy and the id of the
     /// separator. Returns `None` if this tokenizer already adds tokens after texts.
     pub fn divided(&self) -> Result<Option<(Self, u32)>> {
@@ -249,25 +282,74 @@ impl Tokenizer {
     }
 }
 
-/// Saves a copy of the model `base` with a tokenizer that adds a separator after every text. `name` is the name of
-/// `base`.
+/// Parts that a copy of a model needs in addition to those of the model.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Additions<'a> {
+    /// True if the tokenizer must add a separator after every text.
+    pub separator: bool,
+    /// Special token that the tokenizer must have.
+    pub token: Option<&'a str>,
+    /// Minimum number of segments; 0 if the number does not matter.
+    pub segments: usize,
+}
+
+/// Parts that a copy of a model has in addition to those of the model.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Added {
+    /// The separator, and whether a new embedding was added for it.
+    pub separator: Option<(String, bool)>,
+    /// True if the special token was added.
+    pub token: bool,
+}
+
+/// Saves a copy of the model `base` with more parts. `name` is the name of `base`. Returns `None` and writes nothing if
+/// `base` already has all parts.
 ///
-/// Returns the separator, and whether a new embedding was added for it. Returns `None` and writes nothing if the
-/// tokenizer of `base` already adds tokens after texts.
-pub fn save_divided(base: &ModelFolder, name: &str, path: &Path) -> Result<Option<(String, bool)>> {
-    let Some((tokenizer, id)) = base.tokenizer()?.divided()? else { return Ok(None) };
+/// The embedding of a new token is the mean of all embeddings, and a new segment is a copy of the first one.
+pub fn save_extended(
+    base: &ModelFolder,
+    name: &str,
+    additions: Additions<'_>,
+    path: &Path,
+) -> Result<Option<Added>> {
+    let mut tokenizer = base.tokenizer()?;
     let mut network = base.network()?;
-    let width = network.shape.hidden;
-    let is_new = add_rows(&mut network.embeddings.words, width, id as usize + 1);
+    let (width, words) = (network.shape.hidden, &mut network.embeddings.words);
+    let (mut added, mut is_changed) = (Added::default(), false);
+    if let Some((divided, id)) = additions.separator.then(|| tokenizer.divided()).transpose()?.flatten() {
+        let is_new = add_rows(words, width, id as usize + 1);
+        added.separator = Some((divided.token(id).unwrap_or_default(), is_new));
+        (tokenizer, is_changed) = (divided, true);
+    }
+    if let Some(token) = additions.token.filter(|token| tokenizer.id(token).is_none()) {
+        let (with_token, id) = tokenizer.with_special_token(token)?;
+        add_rows(words, width, id as usize + 1);
+        (tokenizer, added.token, is_changed) = (with_token, true, true);
+    }
+    if let Some(types) = &mut network.embeddings.types {
+        while types.rows < additions.segments {
+            types.data.extend_from_within(..width);
+            types.rows += 1;
+            is_changed = true;
+        }
+    } else if additions.segments > 0 {
+        return Err(Error::input(format!("{name} has no segment embeddings, so it cannot get another segment"))
+            .with_hint("use a BERT model"));
+    }
+    if !is_changed {
+        return Ok(None);
+    }
+    let pooler = base.pooler()?;
     let saved = SavedModel {
         network: &network,
         architecture: base.config().architecture,
         pipeline: base.pipeline(),
         tokenizer: &tokenizer,
         base: Some(name),
+        pooler: pooler.as_ref(),
     };
     save(path, &saved)?;
-    Ok(Some((tokenizer.token(id).unwrap_or_default(), is_new)))
+    Ok(Some(added))
 }
 
 /// Extends a table to at least `rows` rows. Returns true if rows were added. Each new row is the mean of the existing

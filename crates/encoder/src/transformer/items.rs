@@ -10,12 +10,12 @@ use crate::{DialoguePooling, Part, Reduction, Sequence, contract::speakers, fold
 
 /// A sequence to encode, with the rows (token vectors) to pool.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Item {
+pub(crate) struct Item {
     /// Index of the input. The results of several items of one input are combined.
-    pub(super) input: usize,
-    pub(super) sequence: Sequence,
+    pub(crate) input: usize,
+    pub(crate) sequence: Sequence,
     /// Rows of the sequence to pool, for each pooling mode of the model.
-    pub(super) pools: Vec<Vec<Part>>,
+    pub(crate) pools: Vec<Vec<Part>>,
 }
 
 pub(super) fn reduction(mode: PoolingMode) -> Reduction {
@@ -85,7 +85,7 @@ pub(super) struct Span {
 }
 
 /// Window of a dialogue: a sequence that contains consecutive turns or parts of long turns.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Default)]
 pub(super) struct Window {
     pub(super) sequence: Sequence,
     pub(super) spans: Vec<Span>,

@@ -6,7 +6,9 @@ mod settings;
 
 use std::{borrow::Cow, sync::atomic::AtomicUsize};
 
-use items::{Framing, Item, by_speakers, parts};
+pub(crate) use items::Item;
+use items::{Framing, by_speakers, parts};
+pub(crate) use run::run as run_items;
 use rayon::prelude::*;
 use turnwise_core::error::{Error, Result};
 use turnwise_corpus::Dialogue;

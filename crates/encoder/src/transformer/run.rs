@@ -23,7 +23,7 @@ use crate::{
 };
 
 /// Computes the pooled vectors of all inputs. For each input, the results of all pooling modes are concatenated.
-pub(super) fn run(
+pub(crate) fn run(
     backend: &dyn Backend,
     budget: &AtomicUsize,
     layers: &[(usize, f32)],

@@ -38,6 +38,26 @@ struct Sample {
     answer: usize,
 }
 
+/// A sample with its context as pairs of a speaker and a text.
+pub(crate) struct SampleTexts {
+    pub(crate) id: String,
+    pub(crate) context: Vec<(String, String)>,
+    pub(crate) candidates: Vec<String>,
+    pub(crate) answer: usize,
+}
+
+impl ResponseSet {
+    pub(crate) fn into_samples(self) -> Vec<SampleTexts> {
+        let texts = |Sample { id, context, candidates, answer }: Sample| SampleTexts {
+            id,
+            context: context.into_iter().map(|turn| (turn.role, turn.text)).collect(),
+            candidates,
+            answer,
+        };
+        self.samples.into_iter().map(texts).collect()
+    }
+}
+
 /// Response selection data set.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ResponseSet {

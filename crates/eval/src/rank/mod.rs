@@ -7,6 +7,7 @@ mod lda;
 mod postprocess;
 mod precomputed;
 mod rerank;
+mod selector;
 mod terms;
 mod tfidf;
 
@@ -18,6 +19,7 @@ pub use lda::Lda;
 pub use postprocess::Postprocess;
 pub use precomputed::Precomputed;
 pub use rerank::{Reranked, Tokens};
+pub use selector::BySelector;
 pub use terms::Terms;
 pub use tfidf::{Tfidf, TfidfThenSvd};
 

@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Candidates, LoadOptions, Loaded, RankingTask, Skipped, TaskSettings};
 use crate::{
+    build::ResponseSet,
     data::each_line,
     rank::{Items, Pool},
     trec::Measure,
@@ -19,6 +20,7 @@ use crate::{
 use turnwise_core::{
     error::{Error, Result},
     ids::{DialogueId, TurnNo},
+    random::Random,
 };
 use turnwise_corpus::{Dialogue, Turn};
 
@@ -113,6 +115,23 @@ fn response_selection(path: &Path) -> Result<RankingTask> {
         samples.push_lines(context, candidates).map_err(error)?;
     }
     samples.task().ok_or_else(|| error("no sample has both a correct and a wrong response".to_owned()))
+}
+
+impl ResponseSet {
+    /// Returns a task with at most `most` of the samples, drawn at random. Returns `None` if there are no samples.
+    pub fn into_task(self, most: usize, seed: u64) -> Result<Option<RankingTask>> {
+        let mut chosen = self.into_samples();
+        Random::new(seed, 0).shuffle(&mut chosen);
+        chosen.truncate(most);
+        chosen.sort_by(|a, b| a.id.cmp(&b.id));
+        let mut samples = Samples::default();
+        for sample in chosen {
+            let context = sample.context.into_iter().map(|(role, text)| ContextTurn { role, text });
+            let flags = sample.candidates.into_iter().enumerate().map(|(n, text)| (text, n == sample.answer));
+            samples.push(sample.id, context.collect(), flags.collect()).map_err(Error::data)?;
+        }
+        Ok(samples.task())
+    }
 }
 
 #[derive(Default)]

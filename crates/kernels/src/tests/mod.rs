@@ -5,7 +5,7 @@ mod kernels;
 use turnwise_core::{Error, vectors::cosine};
 
 use crate::{
-    Batch, CpuEngine, Network, Precision, Sequence, SimdChoice, SimdLevel,
+    Batch, CpuEngine, InputVectors, Network, Precision, Sequence, SimdChoice, SimdLevel,
     network::{Activation, Shape, Table},
     reference,
 };
@@ -71,6 +71,26 @@ fn f32_is_accurate_at_odd_sizes() {
             let worst = distance(&network, &engine(&network, Precision::F32, level), &sequences);
             assert!(worst < 5e-6, "{:?} at {level}: {worst}", network.shape);
         }
+    }
+}
+
+#[test]
+fn input_vectors_replace_word_embeddings() {
+    let network = Network::random(shape(24, 3, 50, Activation::Gelu), 2, 60, 50, 5);
+    let with = |n: usize, tokens: &[u32]| {
+        let elements = (0..tokens.len() * 24).map(|i| (i as f32 * 0.37).sin()).collect();
+        Sequence { vectors: Some(InputVectors { tokens: tokens.to_vec(), elements }), ..sequence(n, 60) }
+    };
+    let sequences = [with(9, &[1, 3, 8]), sequence(4, 60), with(5, &[0, 1, 2, 3, 4]), with(3, &[])];
+    for level in SimdLevel::here() {
+        let worst = distance(&network, &engine(&network, Precision::F32, level), &sequences);
+        assert!(worst < 5e-6, "{level}: {worst}");
+    }
+    let engine = engine(&network, Precision::F32, SimdLevel::Portable);
+    assert!(last(&engine, 2, &[with(9, &[1])]) != last(&engine, 2, &[sequence(9, 60)]));
+    for tokens in [[3, 3], [4, 3], [3, 9]] {
+        let run = engine.run(&Batch::new(&[&with(9, &tokens)]), &[2], &mut |_, _| ());
+        assert!(matches!(run, Err(Error::Internal(_))), "{tokens:?}");
     }
 }
 

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use candle_core::Tensor;
+
 use crate::ops::Dropout;
 use turnwise_core::random::hash64;
 use turnwise_encoder::{Part, Sequence};
@@ -43,6 +45,16 @@ impl Packed {
     pub fn rows(&self, sequence: usize) -> std::ops::Range<usize> {
         self.starts[sequence]..self.starts[sequence + 1]
     }
+}
+
+/// Vectors that replace the word embeddings of some rows of a batch.
+#[derive(Debug, Clone)]
+pub struct Replaced {
+    /// Each replaced row of the batch with the index of its vector. The rows are in ascending order. Several rows can
+    /// have the same vector.
+    pub places: Vec<(u32, u32)>,
+    /// The vectors: one row each, f32, on the device of the encoder.
+    pub vectors: Tensor,
 }
 
 /// Dropout probability and the seed of the masks.

@@ -117,7 +117,7 @@ fn by_tokens<T>(items: Vec<T>, tokens: impl Fn(&T) -> usize) -> Vec<Vec<T>> {
 /// Returns the cache key of a sequence: a hash of everything that determines its hidden states.
 fn key(sequence: &Sequence) -> [u8; 16] {
     let mut hasher = blake3::Hasher::new();
-    let Sequence { ids, types, positions, turns, roles } = sequence;
+    let Sequence { ids, types, positions, turns, roles, vectors } = sequence;
     for column in [&Some(ids), &types.as_ref(), &positions.as_ref(), &turns.as_ref(), &roles.as_ref()] {
         match column {
             None => hasher.update(&u64::MAX.to_le_bytes()),
@@ -129,6 +129,14 @@ fn key(sequence: &Sequence) -> [u8; 16] {
                 &mut hasher
             }
         };
+    }
+    if let Some(vectors) = vectors {
+        for token in &vectors.tokens {
+            hasher.update(&token.to_le_bytes());
+        }
+        for element in vectors.elements.iter() {
+            hasher.update(&element.to_le_bytes());
+        }
     }
     let mut key = [0; 16];
     key.copy_from_slice(&hasher.finalize().as_bytes()[..16]);

@@ -2,7 +2,7 @@
 
 use candle_core::{DType, Device, Result as Candle, Tensor, Var};
 
-use super::{DropoutConfig, Packed, batch::Site};
+use super::{DropoutConfig, Packed, Replaced, batch::Site};
 use crate::{
     device,
     ops::{add_norm, attention, dropout, linear},
@@ -214,6 +214,7 @@ impl Tables {
     pub(super) fn embed(
         &self,
         packed: &Packed,
+        replaced: Option<&Replaced>,
         shape: &Shape,
         dropout_config: Option<&DropoutConfig>,
         dtype: DType,
@@ -222,7 +223,16 @@ impl Tables {
             let count = rows.len();
             table.index_select(&Tensor::from_vec(rows, count, table.device())?, 0)
         };
-        let mut rows = self.rows(packed, shape).into_iter().map(pick);
+        let mut tables = self.rows(packed, shape);
+        let extended;
+        if let (Some(Replaced { places, vectors }), Some((words, rows))) = (replaced, tables.first_mut()) {
+            // Append the input vectors to the word embeddings, so that both get their gradients.
+            let count = words.dim(0)? as u32;
+            places.iter().for_each(|(row, vector)| rows[*row as usize] = count + vector);
+            extended = Tensor::cat(&[*words, vectors], 0)?;
+            *words = &extended;
+        }
+        let mut rows = tables.into_iter().map(pick);
         let none = || candle_core::Error::Msg("an embedding table is missing".to_owned());
         let (x, mut more) = (rows.next().ok_or_else(none)??, rows.next().ok_or_else(none)??);
         for rows in rows {

@@ -7,10 +7,10 @@ mod pass;
 #[cfg(test)]
 mod tests;
 
-pub use batch::{DropoutConfig, Packed};
+pub use batch::{DropoutConfig, Packed, Replaced};
 pub use layers::Parameter;
 
-use candle_core::{DType, Device, Tensor};
+use candle_core::{DType, Device, Tensor, Var};
 
 use crate::{device, gradients::Gradients, ops::values_of};
 use frozen::Frozen;
@@ -26,8 +26,9 @@ pub struct Freezing {
     pub layers: usize,
     /// True to freeze the embeddings even if no layer is frozen.
     pub embeddings: bool,
-    /// Maximum size of the cache for the outputs of the frozen layers, in bytes.
-    pub memory: usize,
+    /// Maximum size of the cache for the outputs of the frozen layers, in bytes. `None` disables the inference engine
+    /// and its cache for these layers, so that gradients can flow through them to the input vectors.
+    pub memory: Option<usize>,
 }
 
 impl Freezing {
@@ -56,7 +57,10 @@ pub struct Trainable {
 pub struct Pass<'p> {
     /// Hidden states after the last layer in f32, one row per token.
     pub states: Tensor,
+    /// Hidden states after the first layer in f32, if they were requested.
+    pub first: Option<Tensor>,
     packed: &'p Packed,
+    replaced: Option<&'p Replaced>,
     dropout: Option<DropoutConfig>,
     backward_data: BackwardData,
 }
@@ -67,7 +71,49 @@ enum BackwardData {
     /// used on the CPU in f32.
     Saved(Option<SavedEmbeddings>, Vec<SavedLayer>),
     /// Hidden states with candle's autograd graph. This variant is used in all other cases.
-    Graph(Tensor),
+    Graph(Graph),
+}
+
+/// Hidden states with candle's autograd graph.
+struct Graph {
+    states: Tensor,
+    /// Hidden states after the first layer, if they were requested.
+    first: Option<Tensor>,
+    /// The input vectors, if the pass has any.
+    vectors: Option<Var>,
+}
+
+/// Input of a forward pass.
+#[derive(Clone, Copy)]
+pub struct PassInput<'p> {
+    /// The batch.
+    pub packed: &'p Packed,
+    /// Input vectors that replace word embeddings.
+    pub replaced: Option<&'p Replaced>,
+    /// True to return the hidden states after the first layer, too.
+    pub first: bool,
+}
+
+/// Gradient of the loss with respect to the results of a forward pass.
+pub struct OfStates {
+    /// Gradient of the hidden states after the last layer.
+    pub last: Tensor,
+    /// Gradient of the hidden states after the first layer, without the part that comes from the layers above it.
+    pub first: Option<Tensor>,
+}
+
+impl<'p> PassInput<'p> {
+    /// Creates the input of a pass whose inputs are only tokens, and whose result is only the last layer.
+    pub fn new(packed: &'p Packed) -> Self {
+        PassInput { packed, replaced: None, first: false }
+    }
+}
+
+impl OfStates {
+    /// Creates the gradient of a pass whose first layer is only an input of the next layer.
+    pub fn of_last(last: Tensor) -> Self {
+        OfStates { last, first: None }
+    }
 }
 
 /// Lower part of the network: frozen layers that run on the inference engine, or embedding tables.
@@ -90,12 +136,12 @@ impl Trainable {
         let fixed = freezing.fixes_embeddings();
         let mut make = Maker::new(&network.shape, on);
         // On a GPU, candle also runs the frozen layers, without gradients.
-        let by_engine = fixed && on.is_cpu() && dtype == DType::F32;
-        let bottom = match by_engine {
-            true => Bottom::Frozen(Box::new(Frozen::new(&network, freezing.layers, freezing.memory)?)),
-            false => Bottom::Tables(Box::new(make.tables(&network.embeddings, !fixed)?)),
+        let cache = freezing.memory.filter(|_| fixed && on.is_cpu() && dtype == DType::F32);
+        let bottom = match cache {
+            Some(memory) => Bottom::Frozen(Box::new(Frozen::new(&network, freezing.layers, memory)?)),
+            None => Bottom::Tables(Box::new(make.tables(&network.embeddings, !fixed)?)),
         };
-        let below = if by_engine { freezing.layers } else { 0 };
+        let below = if cache.is_some() { freezing.layers } else { 0 };
         let layers = network.layers.iter().enumerate().skip(below);
         let layers: Vec<Layer> =
             layers.map(|(n, layer)| make.layer(n, layer, n >= freezing.layers)).collect::<Result<_>>()?;
@@ -137,75 +183,109 @@ impl Trainable {
     ///
     /// On the CPU in f32, the layers save their activations for the backward pass. Otherwise, candle records an
     /// autograd graph.
-    pub fn run<'p>(&self, packed: &'p Packed, dropout: Option<&DropoutConfig>) -> Result<Pass<'p>> {
+    pub fn run<'p>(&self, input: PassInput<'p>, dropout: Option<&DropoutConfig>) -> Result<Pass<'p>> {
+        let PassInput { packed, replaced, first: wants_first } = input;
         let dropout = dropout.copied();
         if !self.device.is_cpu() || self.dtype != DType::F32 {
-            let states = self.graph(packed, dropout.as_ref())?;
+            let graph = self.graph(input, dropout.as_ref())?;
             return Ok(Pass {
-                states: states.detach(),
+                states: graph.states.detach(),
+                first: graph.first.as_ref().map(Tensor::detach),
                 packed,
+                replaced,
                 dropout,
-                backward_data: BackwardData::Graph(states),
+                backward_data: BackwardData::Graph(graph),
             });
         }
-        let config = self.config(packed, dropout.as_ref());
         let (mut x, embedded) = match &self.bottom {
             Bottom::Frozen(frozen) => {
+                if replaced.is_some() || wants_first {
+                    return Err(Error::Internal("the frozen layers take only tokens".to_owned()));
+                }
                 let mut states = self.buffers.take(packed.tokens() * self.width());
                 frozen.states(packed, &mut states)?;
                 (states, None)
             }
             Bottom::Tables(tables) => {
-                let (x, embedded) = pass::embed(tables, &config).map_err(device::error)?;
+                let config = self.config(packed, self.embedding_dropout(dropout.as_ref()));
+                let (x, embedded) = pass::embed(tables, replaced, &config).map_err(device::error)?;
                 (x, Some(embedded))
             }
         };
-        let mut saved = Vec::with_capacity(self.layers.len());
+        let tensor =
+            |rows| Tensor::from_vec(rows, (packed.tokens(), self.width()), &self.device).map_err(device::error);
+        let (mut saved, mut first) = (Vec::with_capacity(self.layers.len()), None);
         for (n, layer) in self.layers.iter().enumerate() {
+            let config = self.config(packed, dropout.as_ref().filter(|_| self.is_trained(n)));
             let (out, activations) =
                 pass::forward(layer, self.number(n), x, &config).map_err(device::error)?;
             saved.push(activations);
             x = out;
+            if wants_first && self.number(n) == 1 {
+                first = Some(tensor(x.clone())?);
+            }
         }
-        let states = Tensor::from_vec(x, (packed.tokens(), self.width()), &self.device);
-        let (states, backward_data) = (states.map_err(device::error)?, BackwardData::Saved(embedded, saved));
-        Ok(Pass { states, packed, dropout, backward_data })
+        let backward_data = BackwardData::Saved(embedded, saved);
+        Ok(Pass { states: tensor(x)?, first, packed, replaced, dropout, backward_data })
     }
 
-    /// Runs the backward pass, and returns the gradients of the parameters. `of_states` is the gradient of the loss
-    /// with respect to the hidden states.
-    pub fn backward(&self, pass: Pass<'_>, of_states: &Tensor) -> Result<Gradients> {
+    /// Runs the backward pass. Returns the gradients of the parameters, and the gradient of the input vectors if the
+    /// pass has any.
+    pub fn backward(&self, pass: Pass<'_>, of_states: &OfStates) -> Result<(Gradients, Option<Tensor>)> {
         let (embedded, saved) = match pass.backward_data {
-            BackwardData::Graph(states) => {
-                let backward = || (states * of_states)?.sum_all()?.backward();
-                return Ok(Gradients::take(&mut backward().map_err(device::error)?, &self.parameters));
+            BackwardData::Graph(graph) => {
+                let backward = || {
+                    let mut sum = (graph.states * &of_states.last)?.sum_all()?;
+                    if let (Some(first), Some(of_first)) = (graph.first, &of_states.first) {
+                        sum = (sum + (first * of_first)?.sum_all()?)?;
+                    }
+                    let mut store = sum.backward()?;
+                    let of_vectors = graph.vectors.and_then(|vectors| store.remove(&vectors));
+                    Ok((Gradients::take(&mut store, &self.parameters), of_vectors))
+                };
+                return backward().map_err(device::error);
             }
             BackwardData::Saved(embedded, saved) => (embedded, saved),
         };
-        let config = self.config(pass.packed, pass.dropout.as_ref());
         let backward = || {
-            let of_states = of_states.contiguous()?;
-            let mut gradient = self.buffers.take(of_states.elem_count());
-            gradient.copy_from_slice(values_of(&of_states).get()?);
-            let mut gradients = GradientMap::new();
+            let of_last = of_states.last.contiguous()?;
+            let mut gradient = self.buffers.take(of_last.elem_count());
+            gradient.copy_from_slice(values_of(&of_last).get()?);
+            let (mut gradients, mut of_vectors) = (GradientMap::new(), None);
             for ((n, layer), saved) in self.layers.iter().enumerate().zip(saved).rev() {
+                if let Some(of_first) = of_states.first.as_ref().filter(|_| self.number(n) == 1) {
+                    let of_first = of_first.contiguous()?;
+                    let of_first = values_of(&of_first);
+                    gradient.iter_mut().zip(of_first.get()?).for_each(|(sum, more)| *sum += more);
+                }
+                let config = self.config(pass.packed, pass.dropout.as_ref().filter(|_| self.is_trained(n)));
                 gradient = pass::backward(layer, self.number(n), saved, gradient, &config, &mut gradients)?;
             }
             match (&self.bottom, embedded) {
                 (Bottom::Tables(tables), Some(embedded)) => {
-                    pass::embed_backward(tables, embedded, gradient, &config, &mut gradients)?;
+                    let config =
+                        self.config(pass.packed, self.embedding_dropout(pass.dropout.as_ref()));
+                    of_vectors = pass::embed_backward(
+                        tables,
+                        embedded,
+                        pass.replaced,
+                        gradient,
+                        &config,
+                        &mut gradients,
+                    )?;
                 }
                 _ => self.buffers.give([gradient]),
             }
-            Ok(gradients)
+            Ok((gradients, of_vectors))
         };
-        let mut gradients = backward().map_err(device::error)?;
-        Ok(Gradients::of(self.parameters.iter().map(|p| gradients.remove(&p.var.id()))))
+        let (mut gradients, of_vectors) = backward().map_err(device::error)?;
+        let gradients = Gradients::of(self.parameters.iter().map(|p| gradients.remove(&p.var.id())));
+        Ok((gradients, of_vectors))
     }
 
     /// Runs the forward pass and returns only the hidden states.
     pub fn states(&self, packed: &Packed, dropout: Option<&DropoutConfig>) -> Result<Tensor> {
-        let Pass { states, backward_data, .. } = self.run(packed, dropout)?;
+        let Pass { states, backward_data, .. } = self.run(PassInput::new(packed), dropout)?;
         if let BackwardData::Saved(embedded, saved) = backward_data {
             self.buffers.give(embedded.into_iter().flat_map(SavedEmbeddings::vectors));
             self.buffers.give(saved.into_iter().flat_map(SavedLayer::vectors));
@@ -214,7 +294,10 @@ impl Trainable {
     }
 
     /// Runs the forward pass, and records an autograd graph. Frozen layers run without dropout.
-    fn graph(&self, packed: &Packed, dropout: Option<&DropoutConfig>) -> Result<Tensor> {
+    fn graph(&self, input: PassInput<'_>, dropout: Option<&DropoutConfig>) -> Result<Graph> {
+        let PassInput { packed, replaced, first: wants_first } = input;
+        let vectors = replaced.map(|replaced| Var::from_tensor(&replaced.vectors)).transpose();
+        let (vectors, mut first) = (vectors.map_err(device::error)?, None);
         let mut x = match &self.bottom {
             Bottom::Frozen(frozen) => {
                 let mut states = vec![0.0; packed.tokens() * self.width()];
@@ -223,17 +306,35 @@ impl Trainable {
                     .map_err(device::error)?
             }
             Bottom::Tables(tables) => {
-                let dropout = dropout.filter(|_| !self.freezing.fixes_embeddings());
-                tables.embed(packed, &self.start.shape, dropout, self.dtype).map_err(device::error)?
+                let dropout = self.embedding_dropout(dropout);
+                let replaced = replaced.zip(vectors.as_ref()).map(|(replaced, vectors)| {
+                    Replaced { places: replaced.places.clone(), vectors: vectors.as_tensor().clone() }
+                });
+                tables
+                    .embed(packed, replaced.as_ref(), &self.start.shape, dropout, self.dtype)
+                    .map_err(device::error)?
             }
         };
         for (n, layer) in self.layers.iter().enumerate() {
-            let dropout = dropout.filter(|_| self.below + n >= self.freezing.layers);
+            let dropout = dropout.filter(|_| self.is_trained(n));
             x = layer
                 .run(&x, packed, &self.start.shape, self.number(n), dropout, self.dtype)
                 .map_err(device::error)?;
+            if wants_first && self.number(n) == 1 {
+                first = Some(x.to_dtype(DType::F32).map_err(device::error)?);
+            }
         }
-        x.to_dtype(DType::F32).map_err(device::error)
+        Ok(Graph { states: x.to_dtype(DType::F32).map_err(device::error)?, first, vectors })
+    }
+
+    /// Returns the dropout of the embedding layer. Dropout is applied only if the embeddings are trained.
+    fn embedding_dropout<'d>(&self, dropout: Option<&'d DropoutConfig>) -> Option<&'d DropoutConfig> {
+        dropout.filter(|_| !self.freezing.fixes_embeddings())
+    }
+
+    /// Returns true if `layers[n]` is trained. Dropout is applied only to trained layers.
+    fn is_trained(&self, n: usize) -> bool {
+        self.below + n >= self.freezing.layers
     }
 
     /// Returns the index of `layers[n]` in the whole network. The embedding layer has index 0. The dropout seed of a

@@ -12,7 +12,7 @@ use std::{
 use candle_core::{Result as Candle, Tensor, TensorId};
 
 use super::{
-    DropoutConfig, Packed,
+    DropoutConfig, Packed, Replaced,
     batch::Site,
     layers::{Layer, Tables},
 };
@@ -208,7 +208,11 @@ impl SavedEmbeddings {
 }
 
 /// Runs the embedding layer. Returns its output and the saved activations.
-pub(super) fn embed(tables: &Tables, config: &PassConfig) -> Candle<(Vec<f32>, SavedEmbeddings)> {
+pub(super) fn embed(
+    tables: &Tables,
+    replaced: Option<&Replaced>,
+    config: &PassConfig,
+) -> Candle<(Vec<f32>, SavedEmbeddings)> {
     let width = config.shape.hidden;
     let (mut words, mut more) = (config.rows(width), config.rows(width));
     more.fill(0.0);
@@ -224,6 +228,14 @@ pub(super) fn embed(tables: &Tables, config: &PassConfig) -> Candle<(Vec<f32>, S
                 .for_each(|(to, id)| to.iter_mut().zip(row(id)).for_each(|(to, from)| *to += from)),
         }
     }
+    if let Some(Replaced { places, vectors }) = replaced {
+        let vectors = vectors.contiguous()?;
+        let vectors = values_of(&vectors);
+        let vectors = vectors.get()?;
+        for (row, vector) in places {
+            words[*row as usize * width..][..width].copy_from_slice(&vectors[*vector as usize * width..][..width]);
+        }
+    }
     let mut out = config.rows(width);
     let normed = Normed { epsilon: config.shape.norm_epsilon, dropped: None };
     normed.apply(values_of(&tables.norm).get()?, &words, &more, &mut out);
@@ -234,14 +246,15 @@ pub(super) fn embed(tables: &Tables, config: &PassConfig) -> Candle<(Vec<f32>, S
 }
 
 /// Runs the backward pass of the embedding layer. `gradient` is the gradient of its output. Adds the gradients of its
-/// parameters to `gradients`.
+/// parameters to `gradients`, and returns the gradient of the input vectors if there are any.
 pub(super) fn embed_backward(
     tables: &Tables,
     embedded: SavedEmbeddings,
+    replaced: Option<&Replaced>,
     mut gradient: Vec<f32>,
     config: &PassConfig,
     gradients: &mut GradientMap,
-) -> Candle<()> {
+) -> Candle<Option<Tensor>> {
     let width = config.shape.hidden;
     if let Some(dropped) = config.dropped(0, Site::Feed) {
         drop_of(dropped, &mut gradient);
@@ -251,6 +264,10 @@ pub(super) fn embed_backward(
     let [x, y] = &embedded.0;
     let norm = normed.backward(values_of(&tables.norm).get()?, [x, y], &gradient, [&mut words, &mut more]);
     store(gradients, &tables.norm, norm)?;
+    let of_vectors = match replaced {
+        Some(replaced) => Some(take_replaced(replaced, &mut words, width)?),
+        None => None,
+    };
     for (n, (table, rows)) in tables.rows(config.packed, config.shape).into_iter().enumerate() {
         let from = if n == 0 { &words } else { &more };
         let mut of_table = vec![0.0; table.elem_count()];
@@ -262,7 +279,20 @@ pub(super) fn embed_backward(
     }
     config.buffers.give([words, more, gradient]);
     config.buffers.give(embedded.vectors());
-    Ok(())
+    Ok(of_vectors)
+}
+
+/// Returns the gradient of the input vectors, and sets the gradient of the replaced word embeddings to zero.
+fn take_replaced(replaced: &Replaced, words: &mut [f32], width: usize) -> Candle<Tensor> {
+    let Replaced { places, vectors } = replaced;
+    let mut of_vectors = vec![0.0; vectors.elem_count()];
+    for (row, vector) in places {
+        let from = &mut words[*row as usize * width..][..width];
+        let to = &mut of_vectors[*vector as usize * width..][..width];
+        to.iter_mut().zip(from.iter()).for_each(|(to, from)| *to += from);
+        from.fill(0.0);
+    }
+    Tensor::from_vec(of_vectors, vectors.shape(), vectors.device())
 }
 
 /// Pool of `f32` buffers that are not in use.

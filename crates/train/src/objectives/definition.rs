@@ -5,6 +5,7 @@ use std::fmt::{Debug, Formatter};
 use super::{Group, HardNegatives, Objective, ObjectiveName};
 use crate::{data::TrainingSet, model::Trainable, recipe::Given, run::evaluations::Selection};
 use turnwise_core::error::Result;
+use turnwise_encoder::folder::{ModelFolder, Tokenizer};
 
 /// Properties and defaults of an objective.
 ///
@@ -26,6 +27,8 @@ pub struct Definition {
     pub held_out: bool,
     /// Default criterion that selects the step of the saved model.
     pub select: Selection,
+    /// Kind of model that a run saves.
+    pub output: Output,
     /// Whether a run can use the objective as its main objective, as an auxiliary objective, or both.
     pub role: Role,
     /// Default minimum number of turns of a dialogue.
@@ -41,6 +44,15 @@ pub enum Sample {
     Dialogues,
     /// Utterances without duplicates.
     Utterances,
+}
+
+/// Kind of model that a run saves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Output {
+    /// An encoder, which computes the vectors of texts and dialogues.
+    Encoder,
+    /// A selector, which scores a response to a context.
+    Selector,
 }
 
 /// Roles that an objective can have in a run.
@@ -68,6 +80,10 @@ pub struct StepTraining {
     pub one_corpus: bool,
     /// True if a sequence can hold several turns, which need a separator token.
     pub several_turns: bool,
+    /// True if the tokenizer needs a token that ends an utterance (`[EOU]`).
+    pub end_of_utterance: bool,
+    /// True if a sequence can be as long as the network allows, even if the encoder's own limit is lower.
+    pub all_positions: bool,
     /// True if consecutive turns of one speaker are merged by default.
     pub merge_turns: bool,
     /// Default number of steps.
@@ -132,6 +148,10 @@ pub struct Setup<'a> {
     pub seed: u64,
     /// Computes expensive inputs on demand.
     pub sources: &'a dyn Sources,
+    /// The base model, with its pre-trained heads.
+    pub folder: &'a ModelFolder,
+    /// Tokenizer of the model, with all special tokens that the objective needs.
+    pub tokenizer: &'a Tokenizer,
 }
 
 /// Computes expensive inputs that only some objectives need.
@@ -154,6 +174,7 @@ impl Definition {
         sample: Sample::Utterances,
         held_out: true,
         select: Selection::LabelFree,
+        output: Output::Encoder,
         role: Role::Both,
         min_turns: 2,
         steps: None,
@@ -168,6 +189,8 @@ impl StepTraining {
             pooled_loss: false,
             one_corpus: false,
             several_turns: false,
+            end_of_utterance: false,
+            all_positions: false,
             merge_turns: false,
             steps: 300,
             per_corpus: false,

@@ -120,7 +120,7 @@ mod tests {
         let dialogues = (0..12).map(|n| vec![turn(&[10, 11, 12]), turn(&[10, 20 + n, 30 + n])]).collect();
         let data = TrainingSet::of(dialogues, vec![1], vec![2], None);
         let network = Network::random(small_shape(), 2, 60, 64, 3);
-        let freezing = Freezing { layers: 0, embeddings: false, memory: 0 };
+        let freezing = Freezing { layers: 0, embeddings: false, memory: Some(0) };
         let model =
             Trainable::new(network, freezing, &candle_core::Device::Cpu, candle_core::DType::F32).unwrap();
         let chosen: Vec<TurnLocation> =

@@ -55,6 +55,28 @@ pub(super) fn layer(
     ])
 }
 
+/// Creates the parameters of the pooling layer of BERT. Without a pre-trained layer, the seed initializes a new one.
+pub(super) fn pooler(
+    name: &str,
+    width: usize,
+    trained: Option<[Vec<f32>; 2]>,
+    seed: u64,
+    stream: u64,
+    device: &Device,
+) -> error::Result<[Parameter; 2]> {
+    let Some([weight, bias]) = trained else { return layer(name, [width, width], seed, stream, device) };
+    Ok([
+        Parameter::new(format!("{name}.weight"), weight, &[width, width], true, device)?,
+        Parameter::new(format!("{name}.bias"), bias, &[width], false, device)?,
+    ])
+}
+
+/// Returns the states of the first tokens of the first `count` sequences.
+pub(super) fn first_states(packed: &Packed, states: &Tensor, count: usize) -> Result<Tensor> {
+    let first: Vec<u32> = packed.starts[..count].iter().map(|start| *start as u32).collect();
+    states.index_select(&indices(&first, states)?, 0)
+}
+
 /// Returns the variables of parameters as tensors.
 pub(super) fn tensors(parameters: &[Parameter]) -> Vec<Tensor> {
     parameters.iter().map(|parameter| parameter.var.as_tensor().clone()).collect()
@@ -120,6 +142,14 @@ pub(super) fn nt_xent_diagonal(scores: &Tensor, temperature: f64) -> Result<Tens
 pub(super) fn log_likelihoods(scores: &Tensor, classes: &[u32]) -> Result<Tensor> {
     let classes = Tensor::from_slice(classes, (classes.len(), 1), scores.device())?;
     log_softmax(scores, 1.0)?.gather(&classes, 1)
+}
+
+/// Mean binary cross-entropy of the logistic function of the outputs, one output per label (0 or 1).
+pub(super) fn binary_cross_entropy(outputs: &Tensor, labels: &[f32]) -> Result<Tensor> {
+    let labels = Tensor::from_slice(labels, labels.len(), outputs.device())?.to_dtype(outputs.dtype())?;
+    // max(x, 0) − x·y + log(1 + e^(−|x|)) does not overflow.
+    let softplus = ((outputs.abs()?.neg()?.exp()? + 1.0)?.log()? + outputs.relu()?)?;
+    (softplus - (outputs * labels)?)?.mean_all()
 }
 
 /// Mean cross-entropy of the target classes, one class per row.

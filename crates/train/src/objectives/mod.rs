@@ -8,15 +8,17 @@ mod losses;
 mod mlm;
 mod multi_task;
 mod neighbors;
+mod post_training;
 mod relevance;
 mod responses;
 mod role_position;
+mod selector;
 mod self_distillation;
 mod simcse;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
-pub use definition::{Definition, ObjectiveBuilder, Sample, Setup, Sources};
+pub use definition::{Definition, ObjectiveBuilder, Output, Sample, Setup, Sources};
 pub use dial2vec::{Dial2vec, Profile};
 pub use dialoguecse::{Aggregation, DialogueCse};
 pub use hard_negatives::{HardNegatives, MiningSettings};
@@ -24,9 +26,11 @@ pub(super) use losses::means;
 pub use mlm::Mlm;
 pub use multi_task::{Auxiliary, MultiTask};
 pub use neighbors::{Group, Neighbors};
+pub use post_training::PostTraining;
 pub use relevance::Relevance;
 pub use responses::{Matching, ResponseSelection};
 pub use role_position::RolePosition;
+pub use selector::Selector;
 pub use self_distillation::SelfDistillation;
 pub use simcse::SimCse;
 
@@ -39,12 +43,16 @@ use crate::{
     context_cca,
     data::TrainingSet,
     model::{Packed, Parameter},
+    ops::pool,
 };
 use turnwise_core::{
     error::{Error, Result},
     random::Random,
 };
-use turnwise_encoder::Sequence;
+use turnwise_encoder::{
+    Part, Sequence,
+    selector::{Head, SelectorSettings},
+};
 
 /// Generates [`ObjectiveName`] from a list of names and definitions.
 macro_rules! objectives {
@@ -87,6 +95,8 @@ objectives! {
     Relevance: relevance::RELEVANCE,
     Joint: dialoguecse::JOINT,
     SelfDistillation: self_distillation::SELF_DISTILLATION,
+    Selector: selector::SELECTOR,
+    PostTraining: post_training::POST_TRAINING,
 }
 
 /// Objective that the name `auto` selects: the best objective for dialogues, see "What training gains" in
@@ -144,6 +154,17 @@ pub trait Objective: Send + Sync {
         &[]
     }
 
+    /// Returns the settings and the head of the selector that is trained; `None` if an encoder is trained.
+    fn selector(&self) -> Result<Option<(SelectorSettings, Head)>> {
+        Ok(None)
+    }
+
+    /// Returns the weight and the bias of the trained pooling layer, which is saved with the encoder; `None` if the
+    /// objective trains none.
+    fn pooler(&self) -> Result<Option<[Vec<f32>; 2]>> {
+        Ok(None)
+    }
+
     /// Returns true if a batch cannot be split into independent micro-batches.
     fn in_batch(&self) -> bool {
         self.definition().steps.as_ref().is_some_and(|steps| steps.in_batch)
@@ -176,7 +197,37 @@ pub struct Prepared {
     pub count: usize,
     /// True if the loss needs only the mean vector of each sequence, not the hidden states of the tokens.
     pub is_pooled: bool,
+    /// Utterances whose vectors are inputs of `packed`, in place of word embeddings.
+    pub utterances: Option<Utterances>,
     loss: Box<dyn Loss>,
+}
+
+/// Utterances that are encoded before a batch, because their vectors are inputs of the batch.
+pub struct Utterances {
+    /// The utterances, one sequence each.
+    pub packed: Packed,
+    /// Terms of the weighted sum that is the vector of each utterance: rows of its states after the first layer, and
+    /// rows of its states after the last layer.
+    pub terms: [Vec<Vec<Part>>; 2],
+    /// Rows of the batch with the index of the utterance whose vector is the input of the row, in ascending order.
+    pub places: Vec<(u32, u32)>,
+}
+
+impl Utterances {
+    /// Computes the vectors of the utterances from their hidden states after the first and after the last layer.
+    pub fn vectors(&self, first: &Tensor, last: &Tensor) -> Candle<Tensor> {
+        let [of_first, of_last] = &self.terms;
+        pool(first, self.in_batch(of_first))? + pool(last, self.in_batch(of_last))?
+    }
+
+    /// Returns the terms with the rows of the whole batch instead of the rows of each utterance.
+    fn in_batch(&self, terms: &[Vec<Part>]) -> Vec<Vec<Part>> {
+        let shifted = |(terms, start): (&Vec<Part>, &usize)| {
+            let shift = |part: &Part| Part { rows: part.rows.start + start..part.rows.end + start, ..part.clone() };
+            terms.iter().map(shift).collect()
+        };
+        terms.iter().zip(&self.packed.starts).map(shifted).collect()
+    }
 }
 
 /// Loss of a batch, with the data that it needs in addition to the output of the encoder.
@@ -202,7 +253,13 @@ impl Prepared {
         loss: impl Loss + 'static,
     ) -> Self {
         let is_pooled = definition.steps.as_ref().is_some_and(|steps| steps.pooled_loss);
-        Prepared { packed: Packed::new(sequences), count, is_pooled, loss: Box::new(loss) }
+        Prepared {
+            packed: Packed::new(sequences),
+            count,
+            is_pooled,
+            utterances: None,
+            loss: Box::new(loss),
+        }
     }
 
     /// Returns the structure of the sequences as JSON, so that other programs can compute the loss of the batch.

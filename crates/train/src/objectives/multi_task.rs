@@ -12,6 +12,7 @@ use turnwise_core::{
     error::{Error, Result},
     random::Random,
 };
+use turnwise_encoder::selector::{Head, SelectorSettings};
 
 /// An auxiliary objective with its weight and its batch size.
 pub struct Auxiliary {
@@ -57,6 +58,14 @@ impl Objective for MultiTask {
         &self.heads
     }
 
+    fn selector(&self) -> Result<Option<(SelectorSettings, Head)>> {
+        self.main.selector()
+    }
+
+    fn pooler(&self) -> Result<Option<[Vec<f32>; 2]>> {
+        self.main.pooler()
+    }
+
     fn in_batch(&self) -> bool {
         true
     }
@@ -83,9 +92,11 @@ impl Objective for MultiTask {
         }
         let sequences = parts.iter().flat_map(|(part, _)| part.packed.sequences.iter().cloned()).collect();
         let is_pooled = parts.iter().all(|(part, _)| part.is_pooled);
+        // The rows of the main objective come first, so the places of its utterances remain valid.
+        let utterances = parts[0].0.utterances.take();
         let joined =
             Prepared::new(self.definition(), sequences, parts[0].0.count, Joined { parts, is_pooled });
-        Ok(Prepared { is_pooled, ..joined })
+        Ok(Prepared { is_pooled, utterances, ..joined })
     }
 }
 

@@ -1,14 +1,15 @@
 //! Utterance relevance classification (URC): is the response the true next turn, a random turn of the same
 //! dialogue, or a random turn of another dialogue?
 //!
-//! The input sequence is a short context and a response. A linear layer on the first token (`[CLS]`) predicts the
-//! class. This is one of two common post-training tasks for response selection. The other task is masked language
-//! modeling (`mlm`).
+//! The input sequence is a short context and a response, in the layout of a selector: the token `[EOU]` ends every turn of
+//! the context, and the response is a segment of its own. The pooling layer of BERT and a linear layer on the first token
+//! (`[CLS]`) predict the class. This is one of two common post-training tasks for response selection. The other task is
+//! masked language modeling (`mlm`); `post-training` combines both.
 
 use candle_core::{Device, Result as Candle, Tensor};
 
 use super::{
-    Loss, Objective, ObjectiveBuilder, Prepared, TurnLocation, check_several_dialogues,
+    Loss, Objective, ObjectiveBuilder, Prepared, Setup, TurnLocation, check_several_dialogues,
     definition::{Definition, StepTraining},
     losses, other_dialogue, turns_of,
 };
@@ -17,7 +18,10 @@ use crate::{
     model::{Packed, Parameter},
 };
 use turnwise_core::{error::Result, random::Random};
-use turnwise_encoder::Sequence;
+use turnwise_encoder::{
+    Sequence,
+    selector::{Divider, History, Layout, SelectorSettings},
+};
 
 pub static RELEVANCE: Definition = Definition {
     name: "relevance",
@@ -27,13 +31,11 @@ pub static RELEVANCE: Definition = Definition {
     min_turns: 3,
     steps: Some(StepTraining {
         several_turns: true,
+        end_of_utterance: true,
         max_tokens: 128,
         ..StepTraining::new(|given| {
             let (context, max_tokens) = (given.context(3), given.max_tokens());
-            ObjectiveBuilder::new(move |setup| {
-                let objective = Relevance::new(setup.model.width(), setup.seed, setup.model.device())?;
-                Ok(Relevance { context, max_tokens, ..objective })
-            })
+            ObjectiveBuilder::new(move |setup| Relevance::of_setup(setup, context, max_tokens))
         })
     }),
     ..Definition::DEFAULT
@@ -45,51 +47,49 @@ const CLASSES: usize = 3;
 /// The objective `relevance`: classifies a response as the next turn, another turn of the same dialogue, or neither.
 pub struct Relevance {
     /// Maximum number of context turns before the response.
-    pub context: usize,
-    /// Maximum number of tokens of a sequence. The response gets at most half of them. A context that is too long is
-    /// truncated at its start.
-    pub max_tokens: usize,
+    context: usize,
+    /// Builds the input sequences.
+    layout: Layout,
     heads: Vec<Parameter>,
 }
 
 impl Relevance {
-    /// Creates the objective. The seed initializes the classification layer.
-    pub fn new(width: usize, seed: u64, device: &Device) -> Result<Self> {
-        let heads = losses::layer("relevance", [CLASSES, width], seed, 0, device)?.to_vec();
-        Ok(Relevance { context: 3, max_tokens: 128, heads })
+    /// Creates the objective for a run. The pooling layer is that of the base model, if it has one. `context` is the
+    /// maximum number of turns before the response, and `max_tokens` the maximum length of a sequence.
+    pub fn of_setup(setup: &Setup<'_>, context: usize, max_tokens: usize) -> Result<Self> {
+        let settings = SelectorSettings {
+            history: History::Tokens,
+            max_tokens,
+            divider: Divider::Eou,
+            sentences: None,
+        };
+        let embeddings = &setup.model.start().embeddings;
+        let layout = Layout::new(settings, setup.tokenizer, embeddings)?;
+        let width = setup.model.width();
+        Relevance::new(context, layout, width, setup.folder.pooler()?, setup.seed, setup.model.device())
     }
 
-    /// Builds the input sequence: the context of a turn, and a response.
-    fn sequence(
+    /// Creates the objective. The seed initializes the classification layer, and the pooling layer if `pooler` is
+    /// `None`.
+    pub fn new(
+        context: usize,
+        layout: Layout,
+        width: usize,
+        pooler: Option<[Vec<f32>; 2]>,
+        seed: u64,
+        device: &Device,
+    ) -> Result<Self> {
+        let hidden = losses::pooler("relevance.hidden", width, pooler, seed, 1, device)?;
+        let class = losses::layer("relevance", [CLASSES, width], seed, 0, device)?;
+        Ok(Relevance { context, layout, heads: [hidden, class].concat() })
+    }
+
+    /// Returns the sequences of the examples, and the loss of their classes.
+    pub(super) fn classified(
         &self,
         data: &TrainingSet,
-        dialogue: &[TurnTokens],
-        turn: usize,
-        response: &TurnTokens,
-    ) -> Sequence {
-        // The response takes at most half of the sequence.
-        let response = &response.ids[..response.ids.len().min(self.max_tokens / 2)];
-        let room = self.max_tokens.saturating_sub(data.before.len() + response.len() + data.after.len());
-        let context = data.last_tokens(&dialogue[turn.saturating_sub(self.context)..turn], room);
-        Sequence::new([&data.before, &context, response, &data.after].concat())
-    }
-}
-
-impl Objective for Relevance {
-    fn definition(&self) -> &'static Definition {
-        &RELEVANCE
-    }
-
-    fn heads(&self) -> &[Parameter] {
-        &self.heads
-    }
-
-    fn examples(&self, data: &TrainingSet) -> Result<Vec<TurnLocation>> {
-        // The second class needs a third turn, other than the response and the turn before it.
-        Ok(turns_of(data, 3).into_iter().filter(|location| location.turn > 0).collect())
-    }
-
-    fn prepare(&self, data: &TrainingSet, examples: &mut [(TurnLocation, Random)]) -> Result<Prepared> {
+        examples: &mut [(TurnLocation, Random)],
+    ) -> Result<(Vec<Sequence>, Classification)> {
         check_several_dialogues(data)?;
         let (mut sequences, mut classes) = (Vec::new(), Vec::new());
         for (location, random) in &mut *examples {
@@ -110,24 +110,49 @@ impl Objective for Relevance {
             };
             // A drawn response such as "Yes." can be identical to the true response. It then has class 0.
             classes.push(if response.ids == dialogue[turn].ids { 0 } else { class as u32 });
-            sequences.push(self.sequence(data, &dialogue, turn, response));
+            let context: &[TurnTokens] = &dialogue[turn.saturating_sub(self.context)..turn];
+            let context: Vec<&[u32]> = context.iter().map(|turn| turn.ids.as_slice()).collect();
+            sequences.push(self.layout.tokens(&context, &response.ids).sequence);
         }
-        let loss = Classification { classes, heads: losses::tensors(&self.heads) };
+        Ok((sequences, Classification { classes, heads: losses::tensors(&self.heads) }))
+    }
+}
+
+impl Objective for Relevance {
+    fn definition(&self) -> &'static Definition {
+        &RELEVANCE
+    }
+
+    fn heads(&self) -> &[Parameter] {
+        &self.heads
+    }
+
+    fn pooler(&self) -> Result<Option<[Vec<f32>; 2]>> {
+        Ok(Some([self.heads[0].numbers()?, self.heads[1].numbers()?]))
+    }
+
+    fn examples(&self, data: &TrainingSet) -> Result<Vec<TurnLocation>> {
+        // The second class needs a third turn, other than the response and the turn before it.
+        Ok(turns_of(data, 3).into_iter().filter(|location| location.turn > 0).collect())
+    }
+
+    fn prepare(&self, data: &TrainingSet, examples: &mut [(TurnLocation, Random)]) -> Result<Prepared> {
+        let (sequences, loss) = self.classified(data, examples)?;
         Ok(Prepared::new(&RELEVANCE, sequences, examples.len(), loss))
     }
 }
 
 /// Loss of a batch of sequences: cross-entropy of their classes.
-struct Classification {
+pub(super) struct Classification {
     classes: Vec<u32>,
     heads: Vec<Tensor>,
 }
 
 impl Loss for Classification {
     fn compute(&self, packed: &Packed, states: &Tensor) -> Candle<Tensor> {
-        let first: Vec<u32> = packed.starts[..self.classes.len()].iter().map(|start| *start as u32).collect();
-        let first = states.index_select(&losses::indices(&first, states)?, 0)?;
-        losses::cross_entropy(&losses::apply(&self.heads, &first, None)?, &self.classes)
+        let first = losses::first_states(packed, states, self.classes.len())?;
+        let pooled = losses::apply(&self.heads, &first, None)?.tanh()?;
+        losses::cross_entropy(&losses::apply(&self.heads[2..], &pooled, None)?, &self.classes)
     }
 
     fn shape(&self, _: usize) -> serde_json::Value {

@@ -2,7 +2,7 @@
 
 use std::ops::RangeInclusive;
 
-use super::{ObjectiveName, Recipe, StepSettings};
+use super::{ObjectiveName, Recipe, SelectorRecipe, StepSettings};
 use crate::{
     objectives::definition::{Role, StepTraining},
     run::evaluations::{MIN_HELD_OUT, Selection},
@@ -10,10 +10,10 @@ use crate::{
 use turnwise_core::error::{Error, Result};
 
 /// Names of the settings that only some objectives use, separated by spaces.
-const OBJECTIVE_SETTINGS: &str = "context aggregation hard_negatives window profile negatives";
+const OBJECTIVE_SETTINGS: &str = "context aggregation hard_negatives window profile negatives selector";
 
 /// Names of the settings that have an effect only if the objective has training steps, separated by spaces.
-const STEP_SETTINGS: &str = "auxiliary steps batch parts learning_rate warm_up schedule weight_decay clip dropout \
+const STEP_SETTINGS: &str = "auxiliary selector steps batch parts learning_rate warm_up schedule weight_decay clip dropout \
     frozen_layers max_tokens temperature negatives hard_negatives aggregation window profile merge_turns \
     checkpoint_every evaluate_every select patience";
 
@@ -67,6 +67,15 @@ pub(super) fn strength(recipe: &Recipe) -> Result<()> {
     let name = recipe.objective.name();
     Err(Error::input(format!("{name} has no layer that the context weight could apply to"))
         .with_hint("append a layer with --context-layer, or omit --context-weight"))
+}
+
+/// Rejects settings of sentence vectors if the context turns are tokens.
+pub(super) fn selector(recipe: &Recipe) -> Result<()> {
+    match recipe.selector.as_ref().and_then(SelectorRecipe::unused) {
+        None => Ok(()),
+        Some(name) => Err(Error::input(format!("{name} has no effect: the history consists of tokens"))
+            .with_hint(format!("add --history sentences, or omit {}", option(name)))),
+    }
 }
 
 /// Returns the names of the settings that the recipe sets and that only some objectives use.
@@ -196,6 +205,9 @@ fn option(name: &str) -> String {
         "layer" => "context-layer",
         "parts" => "micro-batches",
         "strength" => "context-weight",
+        "selector" => "history (and the other options of selectors)",
+        "pooling" => "sentence-pooling",
+        "own_segment" => "sentence-segment",
         _ => name,
     };
     format!("--{}", name.replace('_', "-"))

@@ -15,6 +15,8 @@ pub use resolve::{AuxiliarySettings, Given, LayerSettings, ResolvedRecipe, StepS
 
 use super::{optimizer::Shape, run::evaluations::Selection};
 use turnwise_core::error::{Error, Result};
+pub use turnwise_encoder::selector::{Divider, Frame, History, SentencePooling};
+use turnwise_encoder::selector::{SelectorSettings, SentenceSettings};
 
 /// Settings of a training run, as given in a recipe file or on the command line.
 ///
@@ -96,6 +98,9 @@ pub struct Recipe {
     /// Variant of dial2vec: as in the paper, or as in its released code.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub profile: Option<Profile>,
+    /// How a selector reads a context and a response.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub selector: Option<SelectorRecipe>,
     /// True to remove the nickname of the addressee at the start of utterances (IRC).
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub strip_nicks: bool,
@@ -129,6 +134,89 @@ pub struct Recipe {
     /// Number of evaluations without an improvement after which the run stops early; 0 disables early stopping.
     #[serde(default = "patience")]
     pub patience: usize,
+}
+
+/// Settings of a selector, as given in a recipe. A missing setting is `None`.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SelectorRecipe {
+    /// Representation of the context turns in the input.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub history: Option<History>,
+    /// Token between the context turns.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub divider: Option<Divider>,
+    /// Maximum number of tokens of a turn that becomes a sentence vector.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub turn_tokens: Option<usize>,
+    /// Special tokens around a turn that becomes a sentence vector.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub frame: Option<Frame>,
+    /// Pooling of a turn into a sentence vector.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pooling: Option<SentencePooling>,
+    /// Weight of the first layer in a sentence vector. The last layer has the remaining weight.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub first_weight: Option<f32>,
+    /// Weight of the first layer for special tokens, if it differs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub special_first_weight: Option<f32>,
+    /// True to give sentence vectors a segment of their own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub own_segment: Option<bool>,
+}
+
+impl SelectorRecipe {
+    /// Returns the settings, with the defaults in place of missing settings.
+    pub fn settings(&self, max_tokens: usize) -> SelectorSettings {
+        let usual = SentenceSettings::default();
+        let history = self.history.unwrap_or_default();
+        let sentences = SentenceSettings {
+            max_tokens: self.turn_tokens.unwrap_or(usual.max_tokens),
+            frame: self.frame.unwrap_or(usual.frame),
+            pooling: self.pooling.unwrap_or(usual.pooling),
+            first_weight: self.first_weight.unwrap_or(usual.first_weight),
+            special_first_weight: self.special_first_weight,
+            own_segment: self.own_segment.unwrap_or(usual.own_segment),
+        };
+        SelectorSettings {
+            history,
+            max_tokens,
+            divider: self.divider.unwrap_or_default(),
+            sentences: (history == History::Sentences).then_some(sentences),
+        }
+    }
+
+    /// Returns the name of a given setting of sentence vectors that has no effect, because the context turns are tokens.
+    fn unused(&self) -> Option<&'static str> {
+        if self.history == Some(History::Sentences) {
+            return None;
+        }
+        let given = [
+            ("turn_tokens", self.turn_tokens.is_some()),
+            ("frame", self.frame.is_some()),
+            ("pooling", self.pooling.is_some()),
+            ("first_weight", self.first_weight.is_some()),
+            ("special_first_weight", self.special_first_weight.is_some()),
+            ("own_segment", self.own_segment.is_some()),
+        ];
+        given.into_iter().find(|(_, is_given)| *is_given).map(|(name, _)| name)
+    }
+
+    /// Returns the recipe of these settings, with all defaults.
+    fn complete(settings: &SelectorSettings) -> Self {
+        let sentences = settings.sentences.as_ref();
+        SelectorRecipe {
+            history: Some(settings.history),
+            divider: Some(settings.divider),
+            turn_tokens: sentences.map(|s| s.max_tokens),
+            frame: sentences.map(|s| s.frame),
+            pooling: sentences.map(|s| s.pooling),
+            first_weight: sentences.map(|s| s.first_weight),
+            special_first_weight: sentences.and_then(|s| s.special_first_weight),
+            own_segment: sentences.map(|s| s.own_segment),
+        }
+    }
 }
 
 /// Defines functions that return the defaults of settings.
@@ -181,6 +269,7 @@ impl Recipe {
             strength: None,
             window: None,
             profile: None,
+            selector: None,
             strip_nicks: false,
             merge_turns: None,
             min_turns: None,

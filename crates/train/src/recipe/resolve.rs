@@ -1,6 +1,6 @@
 //! Resolution of a recipe: fills in the defaults, and groups the settings into structs for the parts of a run.
 
-use super::{Aggregation, ObjectiveName, Profile, Recipe, check};
+use super::{Aggregation, History, ObjectiveName, Profile, Recipe, SelectorRecipe, SelectorSettings, check};
 use crate::{
     objectives::{Auxiliary, MultiTask, Objective, ObjectiveBuilder, Setup, definition::StepTraining},
     optimizer,
@@ -10,6 +10,8 @@ use crate::{
 };
 use turnwise_core::error::{Error, Result};
 
+/// Default maximum number of inputs of a selector that reads sentence vectors.
+const SENTENCE_INPUTS: usize = 128;
 /// Default maximum number of held-out dialogues.
 const HELD_OUT: usize = 400;
 
@@ -74,9 +76,24 @@ pub struct AuxiliarySettings {
 impl ResolvedRecipe {
     /// Returns true if an input sequence can contain several turns. The turns then need a separator token.
     pub fn divides_turns(&self) -> bool {
+        self.any(|steps| steps.several_turns)
+    }
+
+    /// Returns true if the tokenizer needs a token that ends an utterance (`[EOU]`).
+    pub fn ends_utterances(&self) -> bool {
+        self.any(|steps| steps.end_of_utterance)
+    }
+
+    /// Returns true if the main objective or an auxiliary objective has a property.
+    fn any(&self, has: impl Fn(&StepTraining) -> bool) -> bool {
         let auxiliary = self.steps.iter().flat_map(|steps| &steps.auxiliary);
         let mut all = auxiliary.map(|auxiliary| auxiliary.objective).chain([self.file.objective]);
-        all.any(|objective| objective.definition().steps.as_ref().is_some_and(|steps| steps.several_turns))
+        all.any(|objective| objective.definition().steps.as_ref().is_some_and(&has))
+    }
+
+    /// Returns true if the gradient must flow through the frozen layers to the input vectors.
+    pub fn trains_through_inputs(&self) -> bool {
+        self.file.selector.is_some_and(|selector| selector.history == Some(History::Sentences))
     }
 }
 
@@ -107,6 +124,8 @@ pub struct Given<'r> {
     is_auxiliary: bool,
     temperature: f64,
     max_tokens: usize,
+    /// True if the recipe sets the maximum number of tokens.
+    has_max_tokens: bool,
     read: Vec<&'static str>,
 }
 
@@ -124,6 +143,20 @@ impl Given<'_> {
     /// Returns the maximum number of tokens of a sequence.
     pub fn max_tokens(&self) -> usize {
         self.max_tokens
+    }
+
+    /// Returns the settings of a selector. If the recipe does not set the maximum number of tokens, sentence vectors get
+    /// a lower default, because one input can hold a whole turn.
+    pub fn selector(&mut self) -> SelectorSettings {
+        self.read.push("selector");
+        let given = self.recipe.selector.unwrap_or_default();
+        if given.history == Some(History::Sentences) && !self.has_max_tokens {
+            self.max_tokens = self.max_tokens.min(SENTENCE_INPUTS);
+            self.recipe.max_tokens = Some(self.max_tokens);
+        }
+        let settings = given.settings(self.max_tokens);
+        self.recipe.selector = Some(SelectorRecipe::complete(&settings));
+        settings
     }
 
     /// Returns the number of context turns; `default` if the recipe does not set it.
@@ -208,6 +241,7 @@ impl Recipe {
         check::auxiliary(self)?;
         check::strength(self)?;
         let given = check::of_objectives(self)?;
+        check::selector(self)?;
         let (main, read) = self.read_settings(training, max_tokens, false);
         check::none_foreign(self.objective.name(), given, &read)?;
         if self.steps.is_none() {
@@ -245,6 +279,9 @@ impl Recipe {
             evaluate_every: *self.evaluate_every.get_or_insert(steps.div_ceil(5)),
         };
         check::steps(self, training, &settings)?;
+        if let Some(selector) = &self.selector {
+            selector.settings(self.max_tokens.unwrap_or(max_tokens)).check(max_tokens)?;
+        }
         Ok(settings)
     }
 
@@ -260,10 +297,18 @@ impl Recipe {
             Some((_, tokens)) if is_auxiliary => tokens,
             _ => training.max_tokens,
         };
+        let has_max_tokens = self.max_tokens.is_some();
         let max_tokens = self.max_tokens.unwrap_or(tokens).min(max_tokens);
         self.max_tokens = Some(max_tokens);
         let temperature = *self.temperature.get_or_insert(training.temperature);
-        let mut given = Given { recipe: self, is_auxiliary, temperature, max_tokens, read: Vec::new() };
+        let mut given = Given {
+            recipe: self,
+            is_auxiliary,
+            temperature,
+            max_tokens,
+            has_max_tokens,
+            read: Vec::new(),
+        };
         let settings = (training.settings)(&mut given);
         (settings, given.read)
     }

@@ -9,13 +9,14 @@ use turnwise_core::{
     files,
 };
 use turnwise_encoder::{
-    folder::{ModelFolder, Pipeline, PoolingMode, Step, save_divided},
+    folder::{Additions, ModelFolder, Pipeline, PoolingMode, Step, save_extended},
     hub::{Places, resolve},
+    selector::{EOU, SENTENCE_SEGMENTS},
     statics,
 };
 
-/// Subfolder of a run for a copy of the base model with a turn separator. It exists only if turns need a separator and
-/// the base model has none.
+/// Subfolder of a run for a copy of the base model with more special tokens. It exists only if the recipe needs tokens
+/// that the base model does not have.
 pub(super) const START: &str = "start";
 
 /// A base model that suits the recipe.
@@ -49,7 +50,12 @@ impl BaseModel {
                  added after training, with --context-layer or a separate run",
             ));
         }
-        let recipe = recipe.resolve(folder.config().layers, folder.pipeline().max_tokens)?;
+        let steps = recipe.objective.definition().steps.as_ref();
+        let max_tokens = match steps.is_some_and(|steps| steps.all_positions) {
+            true => folder.config().max_tokens(),
+            false => folder.pipeline().max_tokens,
+        };
+        let recipe = recipe.resolve(folder.config().layers, max_tokens)?;
         Ok((BaseModel { name: found.name, repository: found.repository, folder }, recipe))
     }
 
@@ -73,29 +79,38 @@ impl BaseModel {
     }
 }
 
-/// Returns the model that the steps start from: the base model, or a copy with a turn separator if the recipe needs a
-/// separator and the base model has none.
-pub(super) fn with_separator(
+/// Returns the model that the steps start from: the base model, or a copy with the special tokens and segments that the
+/// recipe needs and the base model does not have.
+pub(super) fn start_model(
     base: &ModelFolder,
     run_folder: &Path,
     recipe: &ResolvedRecipe,
     observer: &dyn RunObserver,
 ) -> Result<ModelFolder> {
-    if !recipe.divides_turns() {
+    let own_segment = recipe.file.selector.is_some_and(|selector| selector.own_segment == Some(true));
+    let additions = Additions {
+        separator: recipe.divides_turns(),
+        token: recipe.ends_utterances().then_some(EOU),
+        segments: if own_segment { SENTENCE_SEGMENTS } else { 0 },
+    };
+    if additions == Additions::default() {
         return ModelFolder::open(base.path());
     }
     let start = run_folder.join(START);
     files::remove_folder(&start)?;
-    let Some((token, is_new)) = save_divided(base, &recipe.file.model, &start)? else {
+    let model = &recipe.file.model;
+    let Some(added) = save_extended(base, model, additions, &start)? else {
         return ModelFolder::open(base.path());
     };
-    let new = match (is_new, recipe.steps.as_ref().map(|steps| steps.frozen_layers)) {
-        (false, _) => "",
-        (true, Some(0)) => ", a new token",
-        (true, _) => ", a new token with a fixed random vector (--frozen-layers 0 trains it)",
-    };
-    let model = &recipe.file.model;
-    observer.note(&format!("{model} has no turn separator; turns are separated by {token}{new}"));
+    let is_fixed = recipe.steps.as_ref().is_some_and(|steps| steps.frozen_layers > 0);
+    let fixed = if is_fixed { " with a fixed random vector (--frozen-layers 0 trains it)" } else { "" };
+    if let Some((token, is_new)) = &added.separator {
+        let new = if *is_new { format!(", a new token{fixed}") } else { String::new() };
+        observer.note(&format!("{model} has no turn separator; turns are separated by {token}{new}"));
+    }
+    if added.token {
+        observer.note(&format!("every turn ends with {EOU}, a new token{fixed}"));
+    }
     ModelFolder::open(&start)
 }
 

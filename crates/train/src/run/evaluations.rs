@@ -53,20 +53,40 @@ pub struct Measured {
     pub each: Vec<f64>,
 }
 
-/// Label-free score on held-out dialogues. Each dialogue is split into two halves, and its score is the overlap between
-/// the nearest neighbors of the halves.
+/// Label-free score on held-out dialogues. For encoders, each dialogue is split into two halves, and its score is the
+/// overlap between the nearest neighbors of the halves. For selectors, the score is that of response selection.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct HeldOut {
     /// Mean score over the dialogues.
     pub value: f64,
-    /// Score of each dialogue.
+    /// Score of each dialogue, or of each response selection sample.
     pub each: Vec<f64>,
+    /// What the score measures.
+    #[serde(default, skip_serializing_if = "HeldOutMeasure::is_halves")]
+    pub measure: HeldOutMeasure,
+}
+
+/// Measure of the label-free score on held-out dialogues.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum HeldOutMeasure {
+    /// Overlap between the nearest neighbors of the halves of a dialogue.
+    #[default]
+    Halves,
+    /// Whether the true next turn ranks first among the candidate responses (R@1).
+    Responses,
+}
+
+impl HeldOutMeasure {
+    fn is_halves(&self) -> bool {
+        *self == HeldOutMeasure::Halves
+    }
 }
 
 impl HeldOut {
-    /// Creates the score from one score per dialogue.
-    pub fn new(each: Vec<f64>) -> Self {
-        HeldOut { value: mean_and_deviation(&each).0, each }
+    /// Creates the score from one score per dialogue or sample.
+    pub fn new(each: Vec<f64>, measure: HeldOutMeasure) -> Self {
+        HeldOut { value: mean_and_deviation(&each).0, each, measure }
     }
 
     /// Returns the standard error of the mean difference between two scores of the same dialogues.
@@ -189,7 +209,7 @@ mod tests {
     #[test]
     fn held_out_dialogues_take_precedence_over_agreement() {
         let with = |step: u64, agreement: f64, each: [f64; 4]| Evaluation {
-            held_out: Some(HeldOut::new(each.to_vec())),
+            held_out: Some(HeldOut::new(each.to_vec(), HeldOutMeasure::Halves)),
             ..at(step, agreement, 0.0)
         };
         // The score of step 30 is lower than that of step 20 by 0.25, which is within the standard error. The score of

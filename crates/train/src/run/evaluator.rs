@@ -9,17 +9,18 @@ use std::{
 use super::{
     Run,
     corpus::{Corpora, read_files},
-    evaluations::{Evaluation, HeldOut, Measured},
+    evaluations::{Evaluation, HeldOut, HeldOutMeasure, MIN_HELD_OUT, Measured},
     observer::{EvaluationProgress, RunObserver},
 };
 use crate::{
-    objectives::Sample,
+    objectives::{Output, Sample},
     recipe::{DevTask, ResolvedRecipe},
     spool::DiskVec,
     unique::Unique,
 };
 use turnwise_core::{
     error::{Error, Result},
+    numbers::counted,
     random::Random,
 };
 use turnwise_corpus::{Dialogue, reader::Reader};
@@ -27,13 +28,15 @@ use turnwise_encoder::{
     Network,
     folder::{ModelFolder, PoolingMode},
     open,
+    selector::{Head, Selector, SelectorSettings},
     transformer::{Settings, Tokens},
 };
 use turnwise_eval::{
+    build::{ResponseOptions, response_set},
     halves::Halves,
     label_free::LabelFree,
-    rank::{Dense, Items, Pool, Ranker},
-    tasks::{LoadOptions, Loaded, Task, TaskSpec},
+    rank::{BySelector, Dense, Items, Pool, Ranker},
+    tasks::{LoadOptions, Loaded, RankingTask, Task, TaskSpec},
 };
 
 /// Maximum number of dialogues in the sample of the label-free evaluation.
@@ -70,6 +73,11 @@ pub(super) fn load_tasks(
     for dev in &recipe.file.dev {
         let spec = TaskSpec::from_name(&dev.task, dev.data.clone())
             .ok_or_else(|| Error::unknown_name("task", &dev.task, DevTask::KNOWN))?;
+        let definition = recipe.file.objective.definition();
+        if definition.output == Output::Selector && dev.task != "response" {
+            return Err(Error::input(format!("a selector cannot be evaluated on the task {}", dev.task))
+                .with_hint("use response selection: --dev response:FILE"));
+        }
         let Loaded { task, data } = spec.settings().load(Path::new(""), &options)?;
         hasher.update(data.hash.as_bytes());
         tasks.push((String::from(dev.clone()), task));
@@ -121,8 +129,59 @@ pub(super) fn overlaps<'t>(
 /// Data for evaluations during a run: labeled tasks and held-out dialogues. The label-free sample is stored separately.
 pub(super) struct EvaluationData {
     pub(super) tasks: Tasks,
-    /// The held-out dialogues, split into halves; `None` if no dialogues are held out.
-    pub(super) held_out: Option<Halves>,
+    /// The held-out dialogues; `None` if no dialogues are held out.
+    pub(super) held_out: Option<HeldOutData>,
+}
+
+/// Held-out dialogues, prepared for the evaluation of a model.
+pub(super) enum HeldOutData {
+    /// The two halves of each dialogue, for encoders.
+    Halves(Halves),
+    /// Samples of response selection, for selectors.
+    Responses(RankingTask),
+}
+
+/// Maximum number of response selection samples from the held-out dialogues.
+const SAMPLES: usize = 600;
+/// Number of candidate responses per sample.
+const CANDIDATES: usize = 10;
+
+impl HeldOutData {
+    /// Prepares held-out dialogues for the evaluation of the model that a recipe trains. Returns `None` if there are too
+    /// few dialogues.
+    pub(super) fn new(recipe: &ResolvedRecipe, dialogues: &[Dialogue]) -> Result<Option<Self>> {
+        match recipe.file.objective.definition().output {
+            Output::Encoder => Ok(Halves::new(dialogues).map(HeldOutData::Halves)),
+            Output::Selector if dialogues.len() < MIN_HELD_OUT => Ok(None),
+            Output::Selector => {
+                // The samples do not depend on the seed of the run, so that runs with different seeds are comparable.
+                let options = ResponseOptions { of: CANDIDATES, context: 1, strip_names: false, seed: 0 };
+                match response_set(dialogues, options) {
+                    Ok(set) => Ok(set.into_task(SAMPLES, 0)?.map(HeldOutData::Responses)),
+                    // The dialogues have too few different responses.
+                    Err(Error::Data { .. }) => Ok(None),
+                    Err(e) => Err(e),
+                }
+            }
+        }
+    }
+
+    /// Describes the held-out data for the user.
+    pub(super) fn describe(&self) -> String {
+        match self {
+            HeldOutData::Halves(halves) => counted(halves.len() as u64, "dialogue"),
+            HeldOutData::Responses(task) => {
+                format!("{} of response selection", counted(task.queries.len() as u64, "sample"))
+            }
+        }
+    }
+}
+
+/// A model to evaluate: a network, and the selector that it belongs to.
+pub(super) struct Evaluated<'a> {
+    pub(super) network: &'a Network,
+    /// Settings and head of the selector; `None` for an encoder.
+    pub(super) selector: Option<(SelectorSettings, Head)>,
 }
 
 pub(super) struct Evaluator<'a> {
@@ -141,8 +200,14 @@ impl<'a> Evaluator<'a> {
         eval_data: EvaluationData,
         folder: &'a ModelFolder,
     ) -> Result<Self> {
-        let sample = draw_sample(run.recipe, corpora, run.folder.path())?;
-        let label_free = LabelFree::new(sample, &EvaluationProgress(run.observer))?;
+        // The label-free sample measures vectors, which selectors do not compute.
+        let label_free = match run.recipe.file.objective.definition().output {
+            Output::Encoder => {
+                let sample = draw_sample(run.recipe, corpora, run.folder.path())?;
+                LabelFree::new(sample, &EvaluationProgress(run.observer))?
+            }
+            Output::Selector => None,
+        };
         Ok(Evaluator { run: *run, eval_data, label_free, folder })
     }
 
@@ -152,9 +217,16 @@ impl<'a> Evaluator<'a> {
 
     /// Evaluates the network after `step` steps with the pipeline of the base model. If `step` is above 0, mean pooling
     /// replaces the pooling of this pipeline.
-    pub(super) fn evaluate(&self, network: &Network, step: u64) -> Result<Evaluation> {
-        // Training always uses mean pooling, even if the base model does not.
-        self.evaluate_as(self.folder, network, (step > 0).then_some(PoolingMode::Mean), step)
+    pub(super) fn evaluate(&self, model: Evaluated<'_>, step: u64) -> Result<Evaluation> {
+        let Evaluated { network, selector } = model;
+        let Some((settings, head)) = selector else {
+            // Training always uses mean pooling, even if the base model does not.
+            return self.evaluate_as(self.folder, network, (step > 0).then_some(PoolingMode::Mean), step);
+        };
+        let started = Instant::now();
+        let (name, device) = (&self.run.base.name, self.run.device);
+        let selector = Selector::of_training(name, self.folder, network, head, settings, device)?;
+        self.evaluate_with(&BySelector { selector: &selector }, step, started)
     }
 
     /// Evaluates a network with the pipeline of `folder`. If `pooling` is given, it replaces the pooling of the
@@ -170,11 +242,15 @@ impl<'a> Evaluator<'a> {
         let tokens = Tokens { pooling, ..Tokens::default() };
         let settings = Settings { device: self.run.device, tokens, ..Settings::default() };
         let encoder = open::open_with(&self.run.base.name, folder, network, &settings)?;
-        let dense = Dense::new(&encoder);
+        self.evaluate_with(&Dense::new(&encoder), step, started)
+    }
+
+    /// Evaluates a ranker.
+    fn evaluate_with(&self, ranker: &dyn Ranker, step: u64, started: Instant) -> Result<Evaluation> {
         let watch = EvaluationProgress(self.run.observer);
         let mut dev = Vec::new();
         for (name, task) in &self.eval_data.tasks {
-            let scorer = dense.prepare(task.pool(), &watch)?;
+            let scorer = ranker.prepare(task.pool(), &watch)?;
             let outcome = task.run(scorer.as_ref(), false, &watch)?;
             // Only the main measure of a task needs per-query values, for significance tests.
             let measured = outcome.values.into_iter().enumerate().map(|(n, v)| Measured {
@@ -188,15 +264,21 @@ impl<'a> Evaluator<'a> {
         let measures = match &self.label_free {
             None => None,
             Some(label_free) => {
-                let scorer = dense.prepare(label_free.pool(), &watch)?;
+                let scorer = ranker.prepare(label_free.pool(), &watch)?;
                 scorer.vectors().map(|vectors| label_free.look(vectors))
             }
         };
         let held_out = match &self.eval_data.held_out {
             None => None,
-            Some(halves) => {
-                let scorer = dense.prepare(halves.pool(), &watch)?;
-                scorer.vectors().map(|vectors| HeldOut::new(halves.look(vectors)))
+            Some(HeldOutData::Halves(halves)) => {
+                let scorer = ranker.prepare(halves.pool(), &watch)?;
+                scorer.vectors().map(|vectors| HeldOut::new(halves.look(vectors), HeldOutMeasure::Halves))
+            }
+            Some(HeldOutData::Responses(task)) => {
+                let scorer = ranker.prepare(task.pool(), &watch)?;
+                let outcome = task.run(scorer.as_ref(), false, &watch)?;
+                let first = outcome.values.into_iter().next();
+                first.map(|value| HeldOut::new(value.each, HeldOutMeasure::Responses))
             }
         };
         Ok(Evaluation {

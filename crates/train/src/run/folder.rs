@@ -19,6 +19,7 @@ use turnwise_core::{
 use turnwise_encoder::{
     Network,
     folder::{ModelFolder, SavedModel, Tokenizer, save},
+    selector::{Head, SavedSelector, SelectorSettings, save_selector},
 };
 use turnwise_store::lock::WriterLock;
 
@@ -231,19 +232,46 @@ impl RunFolder {
         base: &ModelFolder,
         tokenizer: &Tokenizer,
         network: &Network,
+        pooler: Option<&[Vec<f32>; 2]>,
         card: &Card,
     ) -> Result<()> {
-        // Write to a temporary folder and rename it, so that a killed process leaves the old or the new model.
-        let temporary = files::temporary_path(&self.model());
-        files::remove_folder(&temporary)?;
         let saved = SavedModel {
             network,
             architecture: base.config().architecture,
             pipeline: base.pipeline(),
             tokenizer,
             base: Some(card.base),
+            pooler,
         };
-        save(&temporary, &saved)?;
+        self.save_with(card, &|path| save(path, &saved))
+    }
+
+    /// Saves a selector as the model of the run. Replaces an earlier model.
+    pub(super) fn save_selector(
+        &self,
+        base: &ModelFolder,
+        tokenizer: &Tokenizer,
+        network: &Network,
+        (settings, head): (&SelectorSettings, &Head),
+        card: &Card,
+    ) -> Result<()> {
+        let saved = SavedSelector {
+            network,
+            head,
+            architecture: base.config().architecture,
+            pipeline: base.pipeline(),
+            tokenizer,
+            settings,
+            base: Some(card.base),
+        };
+        self.save_with(card, &|path| save_selector(path, &saved))
+    }
+
+    fn save_with(&self, card: &Card, save: &dyn Fn(&Path) -> Result<()>) -> Result<()> {
+        // Write to a temporary folder and rename it, so that a killed process leaves the old or the new model.
+        let temporary = files::temporary_path(&self.model());
+        files::remove_folder(&temporary)?;
+        save(&temporary)?;
         files::replace(&temporary.join("README.md"), card.text().as_bytes())?;
         files::replace_folder(&temporary, &self.model(), &self.path.join("model.old"))
     }

@@ -101,7 +101,7 @@ impl LayerTraining<'_> {
         let seen = (learned.dialogues as usize, learned.utterances as usize);
         let outcome = Outcome { learned: Some(learned), evaluations, ..Outcome::default() };
         self.draw(&outcome)?;
-        run_folder.save(&trained, &trained.tokenizer()?, &network, &self.run.card(seen, &outcome))?;
+        run_folder.save(&trained, &trained.tokenizer()?, &network, None, &self.run.card(seen, &outcome))?;
         Ok(outcome)
     }
 

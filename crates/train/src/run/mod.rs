@@ -30,7 +30,7 @@ use crate::recipe::{Recipe, ResolvedRecipe};
 use base_model::BaseModel;
 use card::Card;
 use corpus::Corpora;
-use evaluator::{EvaluationData, Tasks};
+use evaluator::{EvaluationData, HeldOutData, Tasks};
 use folder::{InputHashes, RunFolder};
 use layer::LayerTraining;
 use turnwise_core::{
@@ -41,7 +41,7 @@ use turnwise_corpus::{formats::ReadOptions, reader::Reader};
 use turnwise_encoder::{Device, DeviceChoice, hub::Places};
 use turnwise_eval::{
     data::hash_of_records,
-    halves::{Halves, MIN_HELD_OUT},
+    halves::MIN_HELD_OUT,
 };
 
 /// Options of a run that are not part of its recipe, such as its output folder.
@@ -217,17 +217,17 @@ fn hold_out(
     corpora: &mut Corpora,
     recipe: &ResolvedRecipe,
     observer: &dyn RunObserver,
-) -> Result<Option<Halves>> {
+) -> Result<Option<HeldOutData>> {
     let most = recipe.held_out;
     if most == 0 {
         return Ok(None);
     }
     let tenth = corpora.dialogues.len() / 10;
-    let held_out = Halves::new(&corpora.hold_out(most)?);
+    let held_out = HeldOutData::new(recipe, &corpora.hold_out(most)?)?;
     let message = match &held_out {
-        Some(halves) => {
-            let share = if tenth < most { ", a tenth of all" } else { "" };
-            format!("held out for evaluation: {}{share}", counted(halves.len() as u64, "dialogue"))
+        Some(data) => {
+            let share = if tenth < most { ", from a tenth of all dialogues" } else { "" };
+            format!("held out for evaluation: {}{share}", data.describe())
         }
         None => format!(
             "no dialogues are held out for evaluation without labels: {MIN_HELD_OUT} with at least four turns are needed, but a tenth of \

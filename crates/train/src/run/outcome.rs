@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::{
-    evaluations::{Evaluation, Measured, main_values},
+    evaluations::{Evaluation, HeldOutMeasure, Measured, main_values},
     folder::{EVALUATIONS, LAYER, METRICS, RunFolder},
     layer::Learned,
     lines::{self, Line},
@@ -18,8 +18,12 @@ use turnwise_eval::{
 /// Significance level: differences with a smaller p-value count as significant.
 const SIGNIFICANCE: f64 = 0.05;
 
-/// Task name and measure name of the held-out evaluation in a [`Gain`].
-const HELD_OUT: (&str, &str) = ("aside", "halves");
+/// Task name of the held-out evaluation in a [`Gain`].
+const HELD_OUT: &str = "aside";
+/// Measure name of the held-out evaluation of an encoder in a [`Gain`].
+const HALVES: &str = "halves";
+/// Measure name of the held-out evaluation of a selector in a [`Gain`].
+const RESPONSES: &str = "R@1";
 
 /// Result of a training run.
 #[derive(Debug, Default)]
@@ -102,8 +106,12 @@ impl Outcome {
             })
         };
         let held_out = start.held_out.as_ref().zip(kept.held_out.as_ref()).map(|(start, kept)| Gain {
-            task: HELD_OUT.0.to_owned(),
-            measure: HELD_OUT.1.to_owned(),
+            task: HELD_OUT.to_owned(),
+            measure: match kept.measure {
+                HeldOutMeasure::Halves => HALVES,
+                HeldOutMeasure::Responses => RESPONSES,
+            }
+            .to_owned(),
             start: start.value,
             kept: kept.value,
             p: Some(randomization_test(&start.each, &kept.each, DRAWS, seed)),
@@ -149,6 +157,9 @@ impl Gain {
     /// Returns a description of the measure for tables.
     pub fn description(&self) -> String {
         match self.is_held_out() {
+            true if self.measure == RESPONSES => {
+                format!("R@1 of ten responses to {}", counted(self.pairs as u64, "held-out context"))
+            }
             true => format!(
                 "neighbors shared by the halves of {} ({:.1} by chance)",
                 counted(self.pairs as u64, "held-out dialogue"),
@@ -160,7 +171,7 @@ impl Gain {
 
     /// Returns true for the label-free score on held-out dialogues.
     pub fn is_held_out(&self) -> bool {
-        (self.task.as_str(), self.measure.as_str()) == HELD_OUT
+        self.task == HELD_OUT && [HALVES, RESPONSES].contains(&self.measure.as_str())
     }
 
     /// Returns true if the difference is statistically significant.
@@ -175,6 +186,13 @@ impl Gain {
 
     /// Returns an interpretation of the score change on held-out dialogues.
     pub fn verdict(&self) -> &'static str {
+        if self.measure == RESPONSES {
+            return match (self.is_significant(), self.kept > self.start) {
+                (true, true) => "significant: the selector finds the next turn more often than the base model",
+                (true, false) => "significant: the selector finds the next turn less often than the base model",
+                (false, _) => "not significant: these dialogues show neither a gain nor a loss",
+            };
+        }
         match (self.is_significant(), self.kept > self.start) {
             (true, true) => "significant: the halves agree better on which dialogues are similar",
             (true, false) => "significant: the halves agree less on which dialogues are similar",
@@ -185,8 +203,10 @@ impl Gain {
 
 /// Formats an evaluation as one line.
 pub(super) fn evaluation_line(evaluation: &Evaluation) -> String {
-    let held_out =
-        evaluation.held_out.as_ref().map(|a| format!("neighbors shared by halves {:.1}%", 100.0 * a.value));
+    let held_out = evaluation.held_out.as_ref().map(|held_out| match held_out.measure {
+        HeldOutMeasure::Halves => format!("neighbors shared by halves {:.1}%", 100.0 * held_out.value),
+        HeldOutMeasure::Responses => format!("R@1 of held-out contexts {:.1}%", 100.0 * held_out.value),
+    });
     let words = evaluation.agreement.map(|a| format!("agreement with words {:.1}%", 100.0 * a));
     let dev = main_values(evaluation).map(|m| format!("{} {} {:.2}", m.task, m.measure, 100.0 * m.value));
     held_out.into_iter().chain(words).chain(dev).collect::<Vec<String>>().join(", ")

@@ -9,7 +9,7 @@ use super::{
     corpus::Corpora,
     curves,
     evaluations::Evaluation,
-    evaluator::{EvaluationData, Evaluator},
+    evaluator::{Evaluated, EvaluationData, Evaluator},
     folder::{self, EVALUATIONS, METRICS},
     layer::LayerTraining,
     lines::{self, Line, Lines},
@@ -20,7 +20,7 @@ use super::{
 use crate::{
     data::TrainingSet,
     model::{Freezing, Trainable},
-    objectives::Setup,
+    objectives::{Objective, Setup},
     recipe::{Recipe, ResolvedRecipe, StepSettings},
     trainer::Trainer,
 };
@@ -49,7 +49,7 @@ pub(super) fn train(
     spool: Option<&Path>,
 ) -> Result<Outcome> {
     let Run { recipe, base, folder: run_folder, inputs, observer, .. } = *run;
-    let folder = base_model::with_separator(&base.folder, run_folder.path(), recipe, observer)?;
+    let folder = base_model::start_model(&base.folder, run_folder.path(), recipe, observer)?;
     let tokenizer = folder.tokenizer()?;
     let prompt = folder.pipeline().prompts.text(None)?;
     let (merge_turns, min_turns) = (settings.merge_turns, recipe.min_turns);
@@ -69,7 +69,8 @@ pub(super) fn train(
         observer.warn("the dev tasks are not evaluated, because --evaluate-every is 0");
     }
     let identity = identity(&recipe.file, &inputs.dialogues, &folder.fingerprint()?.to_string())?;
-    let freezing = Freezing { layers: settings.frozen_layers, embeddings: false, memory: CACHE_BYTES };
+    let memory = (!recipe.trains_through_inputs()).then_some(CACHE_BYTES);
+    let freezing = Freezing { layers: settings.frozen_layers, embeddings: false, memory };
     let on = |device: &Device| {
         let dtype = if device.is_cpu() { DType::F32 } else { DType::BF16 };
         Trainable::new(folder.network()?, freezing, device.inner(), dtype)
@@ -79,7 +80,15 @@ pub(super) fn train(
     let others = others.iter().map(on).collect::<Result<Vec<Trainable>>>()?;
     let sources = RunSources { run, data: &data, corpora: &corpora, model: &model };
     let seed = recipe.file.seed;
-    let objective = settings.create(&Setup { model: &model, data: &data, seed, sources: &sources })?;
+    let setup = Setup {
+        model: &model,
+        data: &data,
+        seed,
+        sources: &sources,
+        folder: &base.folder,
+        tokenizer: &tokenizer,
+    };
+    let objective = settings.create(&setup)?;
     let evaluator = Evaluator::new(run, &corpora, eval_data, &folder)?;
     // The steps need only tokens. Keep the texts only if a layer is learned.
     let corpora = recipe.layer.is_some().then_some(corpora);
@@ -90,12 +99,19 @@ pub(super) fn train(
         run,
         settings,
         model: &model,
+        objective: objective.as_ref(),
         trainer: &mut trainer,
         evaluator: &evaluator,
         identity: &identity,
     }
     .run(done)?;
     let network = model.network()?;
+    let card = |outcome: &Outcome| run.card((data.len(), data.turns()), outcome);
+    if let Some((settings, head)) = objective.selector()? {
+        let selector = (&settings, &head);
+        run_folder.save_selector(&folder, &tokenizer, &network, selector, &card(&outcome))?;
+        return Ok(outcome);
+    }
     let pipeline = base_model::trained_pipeline(&folder)?;
     let layered = corpora.map(|corpora| {
         let training = LayerTraining { run, folder: &folder };
@@ -111,8 +127,8 @@ pub(super) fn train(
         }
         Err(e) => return Err(e),
     };
-    let card = run.card((data.len(), data.turns()), &outcome);
-    run_folder.save(&trained, &tokenizer, &network, &card)?;
+    let pooler = objective.pooler()?;
+    run_folder.save(&trained, &tokenizer, &network, pooler.as_ref(), &card(&outcome))?;
     Ok(outcome)
 }
 
@@ -166,6 +182,7 @@ struct StepLoop<'r, 't> {
     run: &'r Run<'r>,
     settings: &'r StepSettings,
     model: &'r Trainable,
+    objective: &'r dyn Objective,
     trainer: &'r mut Trainer<'t>,
     evaluator: &'r Evaluator<'r>,
     identity: &'r str,
@@ -273,8 +290,15 @@ impl StepLoop<'_, '_> {
 
     fn evaluate(&self, step: u64) -> Result<Evaluation> {
         let evaluation = match step {
-            0 => self.evaluator.evaluate(self.model.start(), 0)?,
-            _ => self.evaluator.evaluate(&self.model.network()?, step)?,
+            // Before training, a selector is compared with the vectors of the base model.
+            0 => {
+                let network = self.model.start();
+                self.evaluator.evaluate(Evaluated { network, selector: None }, 0)?
+            }
+            _ => {
+                let (network, selector) = (self.model.network()?, self.objective.selector()?);
+                self.evaluator.evaluate(Evaluated { network: &network, selector }, step)?
+            }
         };
         let values = evaluation_line(&evaluation);
         self.run.observer.note(&format!("after {}: {values}", counted(step, "step")));

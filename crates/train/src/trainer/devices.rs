@@ -13,7 +13,8 @@ use candle_core::{Result as Candle, Tensor, Var};
 use crate::{
     device,
     gradients::Gradients,
-    model::{DropoutConfig, Packed, Parameter, Pass, Trainable},
+    objectives::Utterances,
+    model::{DropoutConfig, OfStates, Packed, Parameter, Pass, PassInput, Replaced, Trainable},
 };
 use turnwise_core::{
     error::{Error, Result},
@@ -42,48 +43,136 @@ impl Devices<'_> {
 
     /// Computes the hidden states of sequences and gathers them on the first device.
     pub(super) fn states(&self, packed: &Packed, dropout: Option<&DropoutConfig>) -> Result<Tensor> {
-        let own = self.on_each(self.shares(packed, dropout), |model, share: Share| {
+        let own = self.on_each(self.shares(packed, None, dropout), |model, share: Share| {
             model.states(&share.packed, share.dropout.as_ref())
         });
         self.gathered(own?.iter())
     }
 
-    /// Computes the loss and its gradients with respect to `parameters`.
+    /// Computes the loss and its gradients with respect to `parameters`, and with respect to the input vectors if there
+    /// are any.
     ///
     /// The function `loss` computes the loss from the hidden states. `parameters` contains the parameters of the
     /// encoder, followed by those of the objective's own layers.
     pub(super) fn backward(
         &self,
         packed: &Packed,
+        replaced: Option<&Replaced>,
+        dropout: Option<&DropoutConfig>,
+        parameters: &[Parameter],
+        loss: impl Fn(&Tensor) -> Candle<Tensor>,
+    ) -> Result<(f64, Gradients, Option<Tensor>)> {
+        let shares = self.shares(packed, replaced, dropout);
+        let passes = self.forward(&shares, false)?;
+        let states = self.gathered(passes.iter().map(|pass| &pass.states))?;
+        let (value, of_states, mut gradients) =
+            differentiate(&states, parameters, loss).map_err(device::error)?;
+        // The encoder's parameters come first. The states do not depend on the objective's parameters.
+        let (own, of_vectors) = self.back(passes, &shares, &OfStates::of_last(of_states))?;
+        gradients.add(own)?;
+        Ok((value, gradients, of_vectors))
+    }
+
+    /// Computes the loss of a batch whose inputs include the vectors of utterances, and its gradients with respect to
+    /// `parameters`.
+    ///
+    /// A first pass encodes the utterances. The gradient of the loss flows back through both passes.
+    pub(super) fn backward_through_utterances(
+        &self,
+        packed: &Packed,
+        utterances: &Utterances,
         dropout: Option<&DropoutConfig>,
         parameters: &[Parameter],
         loss: impl Fn(&Tensor) -> Candle<Tensor>,
     ) -> Result<(f64, Gradients)> {
-        let shares = self.shares(packed, dropout);
-        let passes = self.on_each(shares.iter().collect(), |model, share: &Share| {
-            model.run(&share.packed, share.dropout.as_ref())
-        })?;
-        let states = self.gathered(passes.iter().map(|pass| &pass.states))?;
-        let (value, of_states, mut gradients) =
-            differentiate(&states, parameters, loss).map_err(device::error)?;
-        let passes = passes.into_iter().zip(&shares).collect();
-        for own in self.on_each(passes, |model, (pass, share): (Pass, &Share)| {
-            let own = of_states.narrow(0, share.rows.start, share.rows.len());
-            let own = own.and_then(|own| own.to_device(model.device())).map_err(device::error)?;
-            model.backward(pass, &own)?.on(self.first.device()).map_err(device::error)
-        })? {
-            // The encoder's parameters come first. `own` has no gradients for the objective's parameters, because the
-            // states do not depend on them.
-            gradients.add(own)?;
-        }
+        let own_dropout = dropout.map(|c| DropoutConfig { key: hash64(c.key, UTTERANCES), ..*c });
+        let shares = self.shares(&utterances.packed, None, own_dropout.as_ref());
+        let passes = self.forward(&shares, true)?;
+        let none = || Error::Internal("the states of the first layer are missing".to_owned());
+        let first = passes.iter().map(|pass| pass.first.as_ref().ok_or_else(none));
+        let first = self.gathered(first.collect::<Result<Vec<_>>>()?.into_iter())?;
+        let last = self.gathered(passes.iter().map(|pass| &pass.states))?;
+        let (first, last) = (Var::from_tensor(&first), Var::from_tensor(&last));
+        let (first, last) = (first.map_err(device::error)?, last.map_err(device::error)?);
+        let graph = utterances.vectors(&first, &last).map_err(device::error)?;
+        let replaced = Replaced { places: utterances.places.clone(), vectors: graph.detach() };
+        let (value, mut gradients, of_vectors) =
+            self.backward(packed, Some(&replaced), dropout, parameters, loss)?;
+        let of_vectors =
+            of_vectors.ok_or_else(|| Error::Internal("the input vectors have no gradient".to_owned()))?;
+        let of_states = || {
+            let mut store = (graph * of_vectors)?.sum_all()?.backward()?;
+            let last = store.remove(&last).map_or_else(|| last.zeros_like(), Ok)?;
+            Ok(OfStates { last, first: store.remove(&first) })
+        };
+        let (own, _) = self.back(passes, &shares, &of_states().map_err(device::error)?)?;
+        gradients.add(own)?;
         Ok((value, gradients))
     }
 
+    /// Runs the forward pass of every share. If `first` is true, also returns the states of the first layer.
+    fn forward<'s>(&self, shares: &'s [Share<'s>], first: bool) -> Result<Vec<Pass<'s>>> {
+        self.on_each(shares.iter().collect(), |model, share: &Share| {
+            let input = PassInput { packed: &share.packed, replaced: share.replaced.as_ref(), first };
+            model.run(input, share.dropout.as_ref())
+        })
+    }
+
+    /// Runs the backward pass of every share. Returns the sums of the gradients of the encoder's parameters and of the
+    /// input vectors.
+    fn back(
+        &self,
+        passes: Vec<Pass<'_>>,
+        shares: &[Share<'_>],
+        of_states: &OfStates,
+    ) -> Result<(Gradients, Option<Tensor>)> {
+        let passes = passes.into_iter().zip(shares).collect();
+        let each = self.on_each(passes, |model, (pass, share): (Pass, &Share)| {
+            let own = |of: &Tensor| {
+                of.narrow(0, share.rows.start, share.rows.len())?.to_device(model.device())
+            };
+            let of_states = || {
+                let first = of_states.first.as_ref().map(own).transpose()?;
+                Ok(OfStates { last: own(&of_states.last)?, first })
+            };
+            let (gradients, of_vectors) = model.backward(pass, &of_states().map_err(device::error)?)?;
+            let moved = || {
+                let to = self.first.device();
+                Ok((gradients.on(to)?, of_vectors.map(|of| of.to_device(to)).transpose()?))
+            };
+            moved().map_err(device::error)
+        })?;
+        let mut each = each.into_iter();
+        let (mut gradients, mut of_vectors) =
+            each.next().ok_or_else(|| Error::Internal("the batch has no sequences".to_owned()))?;
+        for (more, more_of_vectors) in each {
+            gradients.add(more)?;
+            of_vectors = match (of_vectors, more_of_vectors) {
+                (Some(a), Some(b)) => Some((a + b).map_err(device::error)?),
+                (a, b) => a.or(b),
+            };
+        }
+        Ok((gradients, of_vectors))
+    }
+
     /// Splits a batch into shares, one per device.
-    fn shares<'p>(&self, packed: &'p Packed, dropout: Option<&DropoutConfig>) -> Vec<Share<'p>> {
+    fn shares<'p>(
+        &self,
+        packed: &'p Packed,
+        replaced: Option<&Replaced>,
+        dropout: Option<&DropoutConfig>,
+    ) -> Vec<Share<'p>> {
         let ranges = split(packed, 1 + self.others.len());
         let share = |range: Range<usize>| Share {
             rows: packed.starts[range.start]..packed.starts[range.end],
+            replaced: replaced.map(|replaced| {
+                let (start, end) = (packed.starts[range.start] as u32, packed.starts[range.end] as u32);
+                let own = replaced.places.iter().filter(|(row, _)| (start..end).contains(row));
+                Replaced {
+                    places: own.map(|(row, vector)| (row - start, *vector)).collect(),
+                    vectors: replaced.vectors.clone(),
+                }
+            }),
             dropout: dropout.map(|c| match range.start {
                 0 => *c,
                 first => DropoutConfig { key: hash64(c.key, first as u64), ..*c },
@@ -146,8 +235,12 @@ struct Share<'p> {
     packed: Cow<'p, Packed>,
     /// Row range of this share in the whole batch.
     rows: Range<usize>,
+    replaced: Option<Replaced>,
     dropout: Option<DropoutConfig>,
 }
+
+/// Random stream of the dropout masks for the utterances whose vectors are inputs of a batch.
+const UTTERANCES: u64 = u64::MAX;
 
 /// Splits sequences into one range per device, with about the same number of tokens.
 ///

@@ -186,10 +186,25 @@ impl<'a> Trainer<'a> {
             // Weight of the micro-batch in the mean loss of the step.
             let share = prepared.count as f64 / batch as f64;
             let dropout = self.dropout(hash64(key, part as u64));
-            let (part_loss, own) =
-                self.devices.backward(&prepared.packed, dropout.as_ref(), &self.parameters, |states| {
-                    prepared.loss(states)? * share
-                })?;
+            let loss_of = |states: &Tensor| prepared.loss(states)? * share;
+            let (packed, dropout) = (&prepared.packed, dropout.as_ref());
+            let (part_loss, own) = match &prepared.utterances {
+                Some(utterances) => {
+                    tokens += utterances.packed.tokens();
+                    self.devices.backward_through_utterances(
+                        packed,
+                        utterances,
+                        dropout,
+                        &self.parameters,
+                        loss_of,
+                    )?
+                }
+                None => {
+                    let (loss, own, _) =
+                        self.devices.backward(packed, None, dropout, &self.parameters, loss_of)?;
+                    (loss, own)
+                }
+            };
             loss += part_loss;
             match &mut gradients {
                 None => gradients = Some(own),
@@ -236,8 +251,8 @@ impl<'a> Trainer<'a> {
         let mut row = 0;
         for (part, packed) in micro_batches.iter().enumerate() {
             let rows = packed.sequences.len();
-            let (_, own) =
-                self.devices.backward(packed, dropout(part).as_ref(), &self.parameters, |states| {
+            let (_, own, _) =
+                self.devices.backward(packed, None, dropout(part).as_ref(), &self.parameters, |states| {
                     (means(states, packed)? * of_means.narrow(0, row, rows)?)?.sum_all()
                 })?;
             gradients.add(own)?;

@@ -10,14 +10,15 @@ use turnwise_encoder::{
     DialogueMode, DialoguePooling, Encoder, Precision, folder::PoolingMode, statics::TfidfSettings,
 };
 use turnwise_eval::rank::{
-    Bm25, Dense, Hybrid, Lda, Postprocess, Precomputed, RandomBaseline, Ranker, Reranked, Terms, Tfidf,
+    Bm25, BySelector, Dense, Hybrid, Lda, Postprocess, Precomputed, RandomBaseline, Ranker, Reranked, Terms, Tfidf,
     TfidfThenSvd, Tokens,
 };
 use turnwise_eval::tasks::MemoryTask;
 use turnwise_search::{Fusion, Rerank};
 
-const KNOWN: [&str; 11] = [
+const KNOWN: [&str; 12] = [
     "model",
+    "selector",
     "maxsim",
     "matching",
     "vectors",
@@ -143,6 +144,10 @@ pub(super) fn each(
                 // The number of reranked hits is the default of a search.
                 f(&Reranked { dense, by: *by, top: Rerank::default().top })?;
             }
+            Kind::Selector(name) => {
+                let selector = encoders::selector(context, name, options.encoder.device, precision(options))?;
+                f(&BySelector { selector: &selector })?;
+            }
             Kind::Search(ranker) => {
                 if let Some(indexes) = &indexes {
                     f(&Searched::new(indexes, ranker))?;
@@ -182,6 +187,7 @@ enum Kind {
     Hybrid(Option<String>),
     Reranked(Tokens, Option<String>),
     Search(Box<SearchRanker>),
+    Selector(String),
 }
 
 impl Kind {
@@ -221,6 +227,13 @@ impl Kind {
                 Some(path) => Kind::Vectors(path.into()),
                 None => return Err(Error::input("the ranker `vectors` needs a file: vectors:FILE.npy")),
             },
+            "selector" => match rest {
+                Some(name) => Kind::Selector(name.to_owned()),
+                None => {
+                    return Err(Error::input("the ranker `selector` needs a folder: selector:DIR")
+                        .with_hint("train one with `turnwise train selector`"));
+                }
+            },
             "hybrid" => Kind::Hybrid(rest.map(str::to_owned)),
             "maxsim" => Kind::Reranked(Tokens::Maxsim, rest.map(str::to_owned)),
             "matching" => Kind::Reranked(Tokens::Matching, rest.map(str::to_owned)),
@@ -236,6 +249,11 @@ impl Kind {
     }
 }
 
+/// Returns the precision of the models. Benchmarks use f32 by default, to measure the model and not its quantization.
+fn precision(args: &RankerOptions<'_>) -> Option<Precision> {
+    args.encoder.precision().or(Some(Precision::F32))
+}
+
 fn open(
     name: Option<&str>,
     args: &RankerOptions<'_>,
@@ -243,9 +261,8 @@ fn open(
     context: &Context<'_>,
 ) -> Result<Box<dyn Encoder>> {
     let name = name.or(args.encoder.model.as_deref()).unwrap_or(encoders::DEFAULT_MODEL);
-    // Benchmarks use f32 by default, to measure the model and not its quantization.
-    let precision = args.encoder.precision().unwrap_or(Precision::F32);
-    let precision = if encoders::is_static(context, name)? { None } else { Some(precision) };
+    let precision = precision(args);
+    let precision = if encoders::is_static(context, name)? { None } else { precision };
     let mut tokens = args.tokens.given();
     tokens.pooling = overrides.tokens.or(tokens.pooling);
     encoders::open(context, name, &args.encoder.settings(precision, tokens))

@@ -74,6 +74,7 @@ pub(super) fn of(args: &TrainRunArgs, context: &Context<'_>) -> Result<Recipe> {
     override_optional!(recipe, evaluation: evaluate_every, held_out, select);
     override_optional!(recipe, goal: max_tokens, temperature, negatives, hard_negatives, context, aggregation);
     override_optional!(recipe, goal: window, profile, merge_turns, min_turns, dialogues);
+    args.selector.add_to(&mut recipe.selector);
     recipe.strength = goal.context_weight.or(recipe.strength);
     override_required!(recipe, run: parts, schedule, weight_decay, clip, dropout, checkpoint_every);
     override_required!(recipe, evaluation: patience);

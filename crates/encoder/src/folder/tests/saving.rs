@@ -24,6 +24,7 @@ fn round_trip(builder: &mut Builder, change: impl Fn(&mut Pipeline)) -> ModelFol
         pipeline: &pipeline,
         tokenizer: &tokenizer,
         base: Some("base"),
+        pooler: None,
     };
     save(&path, &model).unwrap();
     let again = ModelFolder::open(&path).unwrap();
@@ -149,7 +150,7 @@ fn unreadable_models_are_not_saved() {
     let path = builder.path().with_file_name("saved");
     let write = |network: &_, architecture| {
         let pipeline = folder.pipeline();
-        save(&path, &SavedModel { network, architecture, pipeline, tokenizer: &tokenizer, base: None })
+        save(&path, &SavedModel { network, architecture, pipeline, tokenizer: &tokenizer, base: None, pooler: None })
     };
     assert_eq!(write(&network, Architecture::Roberta).unwrap_err().class(), Class::Internal);
     assert_eq!(write(&network, Architecture::DistilBert).unwrap_err().class(), Class::Internal);

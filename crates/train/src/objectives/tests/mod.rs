@@ -3,6 +3,7 @@
 
 mod more;
 mod role_position;
+pub(crate) mod selector;
 
 use candle_core::{DType, Device, Tensor, Var};
 

@@ -1,0 +1,207 @@
+//! Model folders of selectors.
+//!
+//! A selector that reads tokens is stored as a cross-encoder of sentence-transformers, so that sentence-transformers
+//! can load it, too. The file `selector.json` has the settings that only turnwise knows. Cross-encoders of
+//! sentence-transformers do not have this file.
+
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use turnwise_core::error::{Error, Result};
+
+use super::{
+    head::Head,
+    settings::{Divider, History, SelectorSettings},
+};
+use crate::{
+    Network,
+    folder::{Architecture, ModelFolder, Pipeline, Tokenizer, save},
+};
+
+/// File with the settings of a selector.
+const SETTINGS: &str = "selector.json";
+
+/// Function that converts the output of the head to the shown score.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ScoreActivation {
+    /// Logistic function: the score is a probability.
+    #[serde(rename = "sigmoid")]
+    Sigmoid,
+    /// The output itself.
+    #[serde(rename = "identity")]
+    Identity,
+}
+
+impl ScoreActivation {
+    /// Converts an output of the head to a score.
+    pub fn apply(self, output: f32) -> f32 {
+        match self {
+            ScoreActivation::Sigmoid => 1.0 / (1.0 + (-output).exp()),
+            ScoreActivation::Identity => output,
+        }
+    }
+}
+
+/// Contents of `selector.json`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+struct File {
+    #[serde(flatten)]
+    settings: SelectorSettings,
+    /// True if the head is a single layer.
+    single_layer: bool,
+}
+
+/// A selector in a folder.
+#[derive(Debug)]
+pub(super) struct SelectorFolder {
+    pub(super) folder: ModelFolder,
+    pub(super) settings: SelectorSettings,
+    pub(super) head: Head,
+    pub(super) activation: ScoreActivation,
+    /// True if turnwise trained the selector. Otherwise, it is a cross-encoder for a query and a text.
+    pub(super) is_own: bool,
+}
+
+impl SelectorFolder {
+    /// Opens the folder of a selector, or of a cross-encoder of sentence-transformers.
+    pub(super) fn open(path: &Path) -> Result<Self> {
+        let folder = ModelFolder::open_scorer(path)?;
+        let config = folder.config();
+        let file: Option<File> = crate::folder::parse_json(&path.join(SETTINGS))?;
+        let positions = folder.pipeline().max_tokens;
+        let (settings, single, is_own) = match &file {
+            Some(file) => (file.settings, file.single_layer, true),
+            None => {
+                let settings = SelectorSettings {
+                    history: History::Tokens,
+                    max_tokens: positions,
+                    divider: Divider::None,
+                    sentences: None,
+                };
+                (settings, false, false)
+            }
+        };
+        settings.check(config.max_tokens()).map_err(|e| {
+            Error::data(format!("{}: {e}", path.join(SETTINGS).display())).with_hint("train the selector again")
+        })?;
+        let head = Head::read(
+            folder.weights(),
+            config.architecture,
+            folder.prefix(),
+            config.shape.hidden,
+            single,
+        );
+        let head = head.map_err(|e| match is_own {
+            true => e,
+            false => Error::data(format!("{} is not a cross-encoder with one score: {e}", path.display()))
+                .with_hint("use the folder of a selector (`turnwise train selector`), or a cross-encoder of sentence-transformers"),
+        })?;
+        let activation = activation(path)?;
+        Ok(SelectorFolder { folder, settings, head, activation, is_own })
+    }
+}
+
+/// Returns true if a folder contains a selector or a cross-encoder, and false if it contains an encoder.
+pub fn is_selector(folder: &Path) -> bool {
+    let kind = |name: &str, key: &str| {
+        let file: Option<Value> = crate::folder::parse_json(&folder.join(name)).ok().flatten();
+        file.and_then(|file| file.get(key).cloned())
+    };
+    let classifies = |classes: Value| {
+        classes.as_array().is_some_and(|classes| {
+            classes.iter().any(|class| class.as_str().is_some_and(|c| c.ends_with("ForSequenceClassification")))
+        })
+    };
+    folder.join(SETTINGS).is_file()
+        || kind("config_sentence_transformers.json", "model_type").is_some_and(|kind| kind == "CrossEncoder")
+        || (!folder.join("modules.json").exists() && kind("config.json", "architectures").is_some_and(classifies))
+}
+
+/// Returns the activation function of the scores: sentence-transformers stores it in different files, depending on its
+/// version. The default is the logistic function.
+fn activation(path: &Path) -> Result<ScoreActivation> {
+    let read = |name: &str| crate::folder::parse_json::<Value>(&path.join(name));
+    let (config, own) = (read("config.json")?, read("config_sentence_transformers.json")?);
+    let at = |file: &Option<Value>, pointer: &str| {
+        file.as_ref().and_then(|file| file.pointer(pointer)?.as_str().map(str::to_owned))
+    };
+    let class = at(&own, "/activation_fn")
+        .or_else(|| at(&config, "/sentence_transformers/activation_fn"))
+        .or_else(|| at(&config, "/sbert_ce_default_activation_function"));
+    match class.as_deref().and_then(|class| class.rsplit('.').next()) {
+        None | Some("Sigmoid") => Ok(ScoreActivation::Sigmoid),
+        Some("Identity") => Ok(ScoreActivation::Identity),
+        Some(other) => Err(Error::data(format!(
+            "{}: the activation `{other}` of the scores is not supported",
+            path.display()
+        ))
+        .with_hint("supported: Sigmoid, Identity")),
+    }
+}
+
+/// A selector to save.
+#[derive(Debug, Clone, Copy)]
+pub struct SavedSelector<'a> {
+    /// Parameters of the network.
+    pub network: &'a Network,
+    /// Layers that compute the score.
+    pub head: &'a Head,
+    /// Architecture, which determines the names of the parameters.
+    pub architecture: Architecture,
+    /// Pipeline of the base model.
+    pub pipeline: &'a Pipeline,
+    /// Tokenizer of the model.
+    pub tokenizer: &'a Tokenizer,
+    /// Settings of the selector.
+    pub settings: &'a SelectorSettings,
+    /// Name of the base model.
+    pub base: Option<&'a str>,
+}
+
+/// Writes a selector to a new folder, in the same way as [`crate::folder::save`].
+pub fn save_selector(path: &Path, selector: &SavedSelector) -> Result<()> {
+    let SavedSelector { network, head, architecture, tokenizer, settings, base, .. } = *selector;
+    let pipeline = Pipeline {
+        // Prompts, pooling and final steps belong to the encoder that the selector was trained from.
+        steps: Vec::new(),
+        max_tokens: settings.max_tokens,
+        ..selector.pipeline.clone()
+    };
+    let model = crate::folder::SavedModel {
+        network,
+        architecture,
+        pipeline: &pipeline,
+        tokenizer,
+        base,
+        pooler: None,
+    };
+    let mut files = save::network_texts(&model)?;
+    for (name, text) in &mut files {
+        if name.as_path() == Path::new("config.json") {
+            let mut config: Value =
+                serde_json::from_str(text).map_err(|e| Error::Internal(format!("config.json: {e}")))?;
+            // Only tokens as input and two layers as head make a model of transformers.
+            config["architectures"] = json!([match head.hidden.is_some() {
+                true => architecture.class().replace("Model", "ForSequenceClassification"),
+                false => "TurnwiseSelector".to_owned(),
+            }]);
+            config["id2label"] = json!({ "0": "LABEL_0" });
+            config["label2id"] = json!({ "LABEL_0": 0 });
+            *text = format!("{config:#}\n");
+        }
+    }
+    let own = json!({
+        "__version__": { "turnwise": env!("CARGO_PKG_VERSION") },
+        "model_type": "CrossEncoder",
+        "activation_fn": "torch.nn.modules.activation.Sigmoid",
+        "prompts": {},
+        "default_prompt_name": null,
+        "turnwise": { "base": base },
+    });
+    files.push(("config_sentence_transformers.json".into(), format!("{own:#}\n")));
+    let file = File { settings: *settings, single_layer: head.hidden.is_none() };
+    let file = serde_json::to_value(&file).map_err(|e| Error::Internal(e.to_string()))?;
+    files.push((SETTINGS.into(), format!("{file:#}\n")));
+    save::save_files(path, &files, &model, architecture.prefix(), head.tensors(architecture, architecture.prefix()))
+}

@@ -1,0 +1,117 @@
+//! Heads, which reduce the hidden state of the first token to one score.
+
+use serde::{Deserialize, Serialize};
+use turnwise_core::error::{Error, Result};
+
+use crate::folder::{Architecture, weights::Weights};
+
+/// Layer or layers that compute the score from the hidden state of the first token.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Head {
+    /// Square layer before the scoring layer, with its activation function; `None` for a single layer.
+    pub hidden: Option<(Vec<f32>, Vec<f32>, HeadActivation)>,
+    /// Weights of the scoring layer.
+    pub weight: Vec<f32>,
+    /// Bias of the scoring layer.
+    pub bias: f32,
+}
+
+/// Activation function of the layer before the scoring layer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum HeadActivation {
+    /// Hyperbolic tangent, as in BERT and RoBERTa.
+    #[serde(rename = "tanh")]
+    Tanh,
+    /// `max(x, 0)`, as in DistilBERT.
+    #[serde(rename = "relu")]
+    Relu,
+}
+
+impl HeadActivation {
+    /// Returns the activation function that the classification head of an architecture has.
+    pub fn of(architecture: Architecture) -> Self {
+        match architecture {
+            Architecture::DistilBert => HeadActivation::Relu,
+            _ => HeadActivation::Tanh,
+        }
+    }
+
+    fn apply(self, x: f32) -> f32 {
+        match self {
+            HeadActivation::Tanh => x.tanh(),
+            HeadActivation::Relu => x.max(0.0),
+        }
+    }
+}
+
+impl Head {
+    /// Returns the score of a hidden state.
+    pub fn score(&self, state: &[f32]) -> f32 {
+        let dot = |weights: &[f32], x: &[f32]| weights.iter().zip(x).map(|(w, x)| w * x).sum::<f32>();
+        match &self.hidden {
+            None => dot(&self.weight, state) + self.bias,
+            Some((weight, bias, activation)) => {
+                let rows = weight.chunks_exact(state.len()).zip(bias);
+                let hidden: Vec<f32> =
+                    rows.map(|(row, bias)| activation.apply(dot(row, state) + bias)).collect();
+                dot(&self.weight, &hidden) + self.bias
+            }
+        }
+    }
+
+    /// Reads the head of a model for sequence classification with one label. `prefix` is the prefix of the names of the
+    /// network's tensors. If `single` is true, the head is one layer.
+    pub(super) fn read(
+        weights: &Weights,
+        architecture: Architecture,
+        prefix: &str,
+        width: usize,
+        single: bool,
+    ) -> Result<Self> {
+        let names = HeadNames::of(architecture, prefix);
+        let read = |name: String, dims: &[usize]| weights.expect(&name, dims)?.numbers();
+        let hidden = match single {
+            true => None,
+            false => Some((
+                read(format!("{}.weight", names.hidden), &[width, width])?,
+                read(format!("{}.bias", names.hidden), &[width])?,
+                HeadActivation::of(architecture),
+            )),
+        };
+        let weight = read(format!("{}.weight", names.score), &[1, width])?;
+        let bias = read(format!("{}.bias", names.score), &[1])?;
+        let bias = bias.first().copied().ok_or_else(|| Error::Internal("the bias is missing".to_owned()))?;
+        Ok(Head { hidden, weight, bias })
+    }
+
+    /// Returns the tensors of the head with their names and shapes.
+    pub(super) fn tensors(&self, architecture: Architecture, prefix: &str) -> Vec<(String, Vec<usize>, Vec<f32>)> {
+        let names = HeadNames::of(architecture, prefix);
+        let width = self.weight.len();
+        let mut all = Vec::new();
+        if let Some((weight, bias, _)) = &self.hidden {
+            all.push((format!("{}.weight", names.hidden), vec![width, width], weight.clone()));
+            all.push((format!("{}.bias", names.hidden), vec![width], bias.clone()));
+        }
+        all.push((format!("{}.weight", names.score), vec![1, width], self.weight.clone()));
+        all.push((format!("{}.bias", names.score), vec![1], vec![self.bias]));
+        all
+    }
+}
+
+/// Names of the layers of a head in the weight files.
+struct HeadNames {
+    hidden: String,
+    score: &'static str,
+}
+
+impl HeadNames {
+    fn of(architecture: Architecture, prefix: &str) -> Self {
+        let (hidden, score) = match architecture {
+            Architecture::Bert => (format!("{prefix}pooler.dense"), "classifier"),
+            Architecture::DistilBert => ("pre_classifier".to_owned(), "classifier"),
+            _ => ("classifier.dense".to_owned(), "classifier.out_proj"),
+        };
+        HeadNames { hidden, score }
+    }
+}

@@ -1,0 +1,236 @@
+//! Tests of the objectives that read a context and a response together.
+
+use turnwise_encoder::selector::{
+    Divider, Frame, HeadActivation, History, Layout, LayoutTokens, SelectorSettings, SentencePooling,
+    SentenceSettings,
+};
+
+use super::{more::trainable, *};
+use crate::objectives::selector::start_heads;
+
+const CLS: u32 = 1;
+const SEP: u32 = 2;
+const EOU: u32 = 4;
+
+/// Returns a layout with the special tokens of the test data.
+pub(crate) fn layout(max_tokens: usize, sentences: Option<SentenceSettings>) -> Layout {
+    let history = if sentences.is_some() { History::Sentences } else { History::Tokens };
+    let settings = SelectorSettings { history, max_tokens, divider: Divider::Eou, sentences };
+    let (before, between, after) = (vec![CLS], vec![SEP], vec![SEP]);
+    Layout::with_tokens(settings, LayoutTokens { before, between, after, eou: Some(EOU), segments: 2 })
+}
+
+fn selector(max_tokens: usize, sentences: Option<SentenceSettings>) -> Selector {
+    selector_of_width(WIDTH, max_tokens, sentences)
+}
+
+/// Returns a selector for a network of the given width.
+pub(crate) fn selector_of_width(
+    width: usize,
+    max_tokens: usize,
+    sentences: Option<SentenceSettings>,
+) -> Selector {
+    let layout = layout(max_tokens, sentences);
+    let heads = start_heads(width, layout.settings(), None, &Device::Cpu, 3).unwrap();
+    Selector { layout, negatives: 2, hard: None, heads, activation: HeadActivation::Tanh }
+}
+
+fn list(shape: &serde_json::Value, name: &str) -> Vec<f64> {
+    shape[name].as_array().unwrap().iter().map(|v| v.as_f64().unwrap()).collect()
+}
+
+/// Mean binary cross-entropy of outputs, directly from its formula.
+fn bce(outputs: &[f64], labels: &[f64]) -> f64 {
+    let cost = |(x, y): (&f64, &f64)| {
+        let p = 1.0 / (1.0 + (-x).exp());
+        -(y * p.ln() + (1.0 - y) * (1.0 - p).ln())
+    };
+    outputs.iter().zip(labels).map(cost).sum::<f64>() / outputs.len() as f64
+}
+
+fn linear(heads: &[Parameter], x: &[f64], at: usize) -> Vec<f64> {
+    let weight = heads[at].numbers().unwrap();
+    let bias = heads[at + 1].numbers().unwrap();
+    let row = |n: usize| -> f64 {
+        let weights = weight[n * x.len()..].iter().zip(x);
+        weights.map(|(w, x)| f64::from(*w) * x).sum::<f64>() + f64::from(bias[n])
+    };
+    (0..bias.len()).map(row).collect()
+}
+
+#[test]
+fn a_selector_of_tokens_equals_its_formula() {
+    let data = data();
+    let selector = selector(40, None);
+    let mut drawn = examples(&selector, &data, &[0, 5, 9, 14]);
+    let prepared = selector.prepare(&data, &mut drawn).unwrap();
+    assert_eq!((prepared.count, prepared.packed.sequences.len()), (4, 12));
+    assert!(prepared.utterances.is_none());
+    let labels = list(&prepared.shape(), "labels");
+    for (n, (location, _)) in drawn.iter().enumerate() {
+        let dialogue = data.dialogue(location.dialogue).unwrap();
+        let turn = location.turn as usize;
+        for (m, sequence) in prepared.packed.sequences[3 * n..3 * n + 3].iter().enumerate() {
+            let split = sequence.ids.iter().position(|id| *id == SEP).unwrap();
+            let context: Vec<u32> = dialogue[..turn].iter().flat_map(|t| t.ids.iter().copied().chain([EOU])).collect();
+            assert_eq!(sequence.ids[1..split], context);
+            let types = sequence.types.as_ref().unwrap();
+            assert!(types[..=split].iter().all(|t| *t == 0) && types[split + 1..].iter().all(|t| *t == 1));
+            let response = &sequence.ids[split + 1..sequence.len() - 1];
+            assert_eq!(labels[3 * n + m] == 1.0, response == dialogue[turn].ids);
+            assert_eq!(m == 0, labels[3 * n + m] == 1.0);
+        }
+    }
+    let (loss, states) = checked(&prepared, &selector.heads);
+    let output = |n: usize| {
+        let hidden = linear(&selector.heads, &states[prepared.packed.starts[n]], 0);
+        let hidden: Vec<f64> = hidden.into_iter().map(f64::tanh).collect();
+        linear(&selector.heads, &hidden, 2)[0]
+    };
+    let outputs: Vec<f64> = (0..12).map(output).collect();
+    assert!((loss - bce(&outputs, &labels)).abs() < 1e-5, "{loss}");
+}
+
+#[test]
+fn a_selector_of_sentences_reads_one_vector_per_turn() {
+    let data = data();
+    let sentences = SentenceSettings { max_tokens: 4, first_weight: 0.25, ..SentenceSettings::default() };
+    // At most 16 inputs: the longest contexts lose turns.
+    let selector = selector(16, Some(sentences));
+    let all = selector.examples(&data).unwrap();
+    let longest = all.iter().position(|l| l.turn == 7).unwrap();
+    let mut drawn = examples(&selector, &data, &[0, 5, longest]);
+    let prepared = selector.prepare(&data, &mut drawn).unwrap();
+    let utterances = prepared.utterances.as_ref().unwrap();
+    for (row, utterance) in &utterances.places {
+        let n = prepared.packed.starts.partition_point(|start| *start <= *row as usize) - 1;
+        let location = drawn[n / 3].0;
+        let dialogue = data.dialogue(location.dialogue).unwrap();
+        // The turns of a sequence are the last turns of its context, in order.
+        let own: Vec<u32> = utterances
+            .places
+            .iter()
+            .filter(|(row, _)| prepared.packed.rows(n).contains(&(*row as usize)))
+            .map(|(_, utterance)| *utterance)
+            .collect();
+        let place = own.iter().position(|u| u == utterance).unwrap();
+        let turn = location.turn as usize - own.len() + place;
+        let ids = &dialogue[turn].ids;
+        let kept = &ids[..ids.len().min(2)];
+        assert_eq!(utterances.packed.sequences[*utterance as usize].ids, [&[CLS], kept, &[SEP]].concat());
+        assert_eq!(prepared.packed.sequences[n].ids[*row as usize - prepared.packed.starts[n] + 1], EOU);
+    }
+    assert!(prepared.packed.sequences.iter().all(|s| s.len() <= 16));
+    // The pairs of a context share its vectors.
+    let distinct: std::collections::HashSet<u32> = utterances.places.iter().map(|(_, u)| *u).collect();
+    assert_eq!(distinct.len(), utterances.packed.sequences.len());
+    let length = utterances.packed.sequences[0].len() as f32;
+    let [first, last] = &utterances.terms;
+    assert_eq!(first[0], [Part { rows: 0..length as usize, weight: 0.25 / length }]);
+    assert_eq!(last[0], [Part { rows: 0..length as usize, weight: 0.75 / length }]);
+    let (rows, width) = (utterances.packed.tokens(), 2);
+    let states = numbers((rows, width), 7);
+    let vectors = utterances.vectors(&states, &(&states * 10.0).unwrap()).unwrap().to_vec2::<f32>().unwrap();
+    let states = states.to_vec2::<f32>().unwrap();
+    for (n, vector) in vectors.iter().enumerate() {
+        let own = &states[utterances.packed.rows(n)];
+        let mean = own.iter().map(|row| row[0]).sum::<f32>() / own.len() as f32;
+        assert!((vector[0] - (0.25 + 7.5) * mean).abs() < 1e-5, "{n}");
+    }
+    let (loss, states) = checked(&prepared, &selector.heads);
+    let output = |n: usize| linear(&selector.heads, &states[prepared.packed.starts[n]], 0)[0];
+    let outputs: Vec<f64> = (0..9).map(output).collect();
+    assert!((loss - bce(&outputs, &list(&prepared.shape(), "labels"))).abs() < 1e-5, "{loss}");
+}
+
+#[test]
+fn turns_have_the_frames_and_the_weights_of_the_settings() {
+    let of = |frame: Frame, pooling: SentencePooling, special: Option<f32>| {
+        let settings = SentenceSettings {
+            frame,
+            pooling,
+            first_weight: 0.5,
+            special_first_weight: special,
+            max_tokens: 5,
+            ..SentenceSettings::default()
+        };
+        let utterance = layout(16, Some(settings)).utterance(&[10, 11, 12, 13, 14, 15], &settings);
+        (utterance.sequence.ids, utterance.terms)
+    };
+    let part = |rows: std::ops::Range<usize>, weight: f32| Part { rows, weight };
+    let (ids, terms) = of(Frame::ClsSep, SentencePooling::Mean, None);
+    assert_eq!(ids, [CLS, 10, 11, 12, SEP]);
+    assert_eq!(terms, [[part(0..5, 0.1)], [part(0..5, 0.1)]]);
+    assert_eq!(of(Frame::ClsEou, SentencePooling::Mean, None).0, [CLS, 10, 11, 12, EOU]);
+    assert_eq!(of(Frame::Eou, SentencePooling::Mean, None).0, [10, 11, 12, 13, EOU]);
+    assert_eq!(of(Frame::None, SentencePooling::Mean, None).0, [10, 11, 12, 13, 14]);
+    let (_, terms) = of(Frame::ClsSep, SentencePooling::Cls, None);
+    assert_eq!(terms, [[part(0..1, 0.5)], [part(0..1, 0.5)]]);
+    // Special tokens only from the last layer, words from both.
+    let (_, [first, last]) = of(Frame::ClsSep, SentencePooling::Mean, Some(0.0));
+    assert_eq!(first, [part(1..4, 0.1)]);
+    assert_eq!(last, [part(0..1, 0.2), part(1..4, 0.1), part(4..5, 0.2)]);
+}
+
+#[test]
+fn relevance_equals_its_formula() {
+    let data = data();
+    let relevance = Relevance::new(3, layout(40, None), WIDTH, None, 3, &Device::Cpu).unwrap();
+    let mut drawn = examples(&relevance, &data, &(0..20).collect::<Vec<_>>());
+    let prepared = relevance.prepare(&data, &mut drawn).unwrap();
+    let classes = list(&prepared.shape(), "classes");
+    assert!((0..3).all(|class| classes.contains(&f64::from(class))), "{classes:?}");
+    for (n, (location, _)) in drawn.iter().enumerate() {
+        let dialogue = data.dialogue(location.dialogue).unwrap();
+        let ids = &prepared.packed.sequences[n].ids;
+        let response = ids[..ids.len() - 1].rsplit(|id| *id == SEP).next().unwrap();
+        match classes[n] as usize {
+            0 => assert_eq!(response, dialogue[location.turn as usize].ids),
+            1 => assert!(dialogue.iter().any(|turn| turn.ids == response)),
+            _ => assert!(dialogues().iter().flatten().any(|turn| turn.ids == response)),
+        }
+        let turn = location.turn as usize;
+        let turns = ids.iter().filter(|id| **id == EOU).count();
+        assert_eq!(turns, turn.min(3));
+    }
+    let (loss, states) = checked(&prepared, relevance.heads());
+    let cost = |n: usize| {
+        let hidden = linear(relevance.heads(), &states[prepared.packed.starts[n]], 0);
+        let hidden: Vec<f64> = hidden.into_iter().map(f64::tanh).collect();
+        let scores = linear(relevance.heads(), &hidden, 2);
+        -(scores[classes[n] as usize].exp() / scores.iter().map(|s| s.exp()).sum::<f64>()).ln()
+    };
+    let expected = (0..20).map(cost).sum::<f64>() / 20.0;
+    assert!((loss - expected).abs() < 1e-4, "{loss} {expected}");
+}
+
+#[test]
+fn post_training_masks_the_sequences_that_relevance_classifies() {
+    let mut data = data();
+    (data.mask, data.end_of_utterance) = (Some(3), Some(EOU));
+    let model = trainable(0);
+    let relevance = || Relevance::new(3, layout(40, None), WIDTH, None, 3, &Device::Cpu).unwrap();
+    let post_training = PostTraining::new(relevance(), Mlm::new(&model, data.mask, None, 1).unwrap());
+    let indices: Vec<usize> = (0..20).collect();
+    let mut drawn = examples(&post_training, &data, &indices);
+    let prepared = post_training.prepare(&data, &mut drawn).unwrap();
+    let plain = relevance().prepare(&data, &mut examples(&post_training, &data, &indices)).unwrap();
+    let shape = prepared.shape();
+    assert_eq!(shape["relevance"], plain.shape());
+    let (rows, targets) = (list(&shape["masked"], "rows"), list(&shape["masked"], "words"));
+    let ids = |packed: &Packed| packed.sequences.iter().flat_map(|s| s.ids.clone()).collect::<Vec<u32>>();
+    let (masked, original) = (ids(&prepared.packed), ids(&plain.packed));
+    for row in 0..original.len() {
+        match rows.iter().position(|r| *r as usize == row) {
+            Some(at) => assert!(targets[at] == f64::from(original[row]) && original[row] > EOU),
+            None => assert_eq!(masked[row], original[row]),
+        }
+    }
+    assert!(masked.iter().filter(|id| **id == 3).count() > 10);
+    let types = |packed: &Packed| packed.sequences.iter().map(|s| s.types.clone()).collect::<Vec<_>>();
+    assert_eq!(types(&prepared.packed), types(&plain.packed));
+    let (loss, _) = checked(&prepared, post_training.heads());
+    let states = numbers((prepared.packed.tokens(), WIDTH), 3);
+    let of_relevance = plain.loss(&states).unwrap().to_scalar::<f32>().unwrap();
+    assert!(loss > f64::from(of_relevance) + 0.5, "{loss} {of_relevance}");
+}
