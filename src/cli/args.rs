@@ -29,7 +29,7 @@ pub(crate) use encoder::{EncoderArgs, TokenArgs};
 pub(crate) use mining::{ClustersArgs, DuplicatesArgs};
 pub(crate) use model::{FitArgs, FitKind, ModelBenchArgs, ModelCommand, PullArgs};
 pub(crate) use search::{
-    AnalyzeArgs, IndexBuildArgs, IndexCommand, RankingArgs, SearchArgs, SearchCommand, SimilarArgs, TuneArgs,
+    AnalyzeArgs, IndexBuildArgs, IndexCommand, RankingArgs, RespondArgs, SearchArgs, SearchCommand, SimilarArgs, TuneArgs,
 };
 pub(crate) use search_ranker::SearchRanker;
 #[cfg(feature = "serve")]
@@ -179,6 +179,14 @@ pub(crate) enum Command {
     ///
     /// Example: turnwise similar -i chats billing-001#3
     Similar(SimilarArgs),
+    /// Suggest replies to a conversation
+    ///
+    /// Finds turns of the index that are similar to the last turn of the conversation, and returns the answers that they
+    /// got. A selector (--selector) then chooses the answers that fit the whole conversation. With --candidates, chooses
+    /// among given texts, such as macros.
+    ///
+    /// Example: turnwise respond -i chats --context conversation.json --selector runs/replies
+    Respond(RespondArgs),
     /// Serve indexes over HTTP: a search page and an API
     ///
     /// The search page is at /ui and the API documentation at /docs. By default, the server accepts connections from

@@ -70,7 +70,7 @@ pub use tokens::{matching_guided, maxsim};
 pub use tune::{LabeledQuery, Quality, Tried, Tuned, Tuning};
 
 use turnwise_core::{Error, Result};
-use turnwise_encoder::Encoder;
+use turnwise_encoder::{Encoder, selector::Selector};
 use turnwise_index::{
     dense::DenseReader,
     embedded::Embedded,
@@ -84,6 +84,7 @@ use turnwise_store::Snapshot;
 pub struct Searcher {
     engine: Box<dyn Engine>,
     encoder: Option<Arc<dyn Encoder>>,
+    selector: Option<Arc<Selector>>,
     tuning: Option<Tuning>,
     reliability: reliability::Measured,
 }
@@ -110,7 +111,7 @@ impl Searcher {
 
     /// Creates a searcher for an engine, with the built-in search defaults.
     pub fn of(engine: Box<dyn Engine>) -> Self {
-        Searcher { engine, encoder: None, tuning: None, reliability: OnceLock::new() }
+        Searcher { engine, encoder: None, selector: None, tuning: None, reliability: OnceLock::new() }
     }
 
     /// Sets the encoder for queries. Returns an error if a different encoder made the vectors of the index, or if the
@@ -129,6 +130,20 @@ impl Searcher {
         }
         self.encoder = Some(encoder);
         Ok(self)
+    }
+
+    /// Sets the selector, which reranks hits and selects replies.
+    pub fn with_selector(self, selector: Arc<Selector>) -> Self {
+        Searcher { selector: Some(selector), ..self }
+    }
+
+    fn selector(&self) -> Result<&Selector> {
+        self.selector.as_deref().ok_or_else(|| {
+            Error::input("there is no selector that could score the texts").with_hint(
+                "name one: --rerank selector:DIR on the command line, or `turnwise serve --selector DIR`; `turnwise train \
+                 selector` creates one",
+            )
+        })
     }
 
     /// Returns the engine.

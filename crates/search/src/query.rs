@@ -160,7 +160,9 @@ impl Searcher {
         let view = self.engine.view();
         let lexical = self.mode_in(view.as_ref(), request)? == Mode::Bm25;
         let (Some(recipe), false) = (self.engine.recipe(), lexical) else { return Ok(None) };
-        let tokens = request.rerank.is_some_and(|rerank| rerank.by != RerankMethod::Exact);
+        let tokens = request
+            .rerank
+            .is_some_and(|rerank| !matches!(rerank.by, RerankMethod::Exact | RerankMethod::Selector));
         let known = !tokens
             && match &request.like {
                 Some(id) => {

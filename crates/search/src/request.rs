@@ -276,7 +276,8 @@ pub struct Rerank {
     pub by: RerankMethod,
     /// Number of candidates to rerank.
     pub top: usize,
-    /// Weight of the score of a token method, which is added to the score of the search. `exact` does not use it.
+    /// Weight of the score of a token method, which is added to the score of the search. `exact` and `selector` do not
+    /// use it.
     pub weight: f32,
 }
 
@@ -303,6 +304,9 @@ pub enum RerankMethod {
     /// Adds DialogueCSE's matching-guided similarity, which scores the hit as a response to the context and the query.
     /// For utterances, and for models that were trained with DialogueCSE.
     Matching,
+    /// Score of the selector or cross-encoder of the searcher, which reads the context, the query and the hit together.
+    /// For utterances.
+    Selector,
 }
 
 /// Maximum value of `k` plus `offset`. Also the maximum number of candidates that a search fetches from each list.
@@ -378,7 +382,7 @@ impl SearchRequest {
             }
             if rerank.by != RerankMethod::Exact && (!given[0] || self.of == HitKind::Dialogues) {
                 return wrong(
-                    "reranking by token vectors is possible only with a query and for utterances",
+                    "reranking by tokens is possible only with a query and for utterances",
                     "use --rerank exact for dialogues and for similarity search",
                 );
             }

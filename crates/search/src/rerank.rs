@@ -2,7 +2,8 @@
 //!
 //! The token methods ([`maxsim`](super::maxsim) and [`matching_guided`]) find nuances that the vector of a whole text
 //! loses, but they know neither the neighbors of a turn nor its speaker. They are therefore added to the score of the
-//! search: alone, they would rank worse than the search.
+//! search: alone, they would rank worse than the search. A selector reads the query and a candidate together, so its
+//! score replaces the score of the search.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -35,6 +36,7 @@ impl Searcher {
         let best = &mut ranked[..top];
         let scores = match rerank.by {
             RerankMethod::Exact => cosine_scores(view, query, best)?,
+            RerankMethod::Selector => self.selector_scores(view, request, query, best)?,
             _ => self.with_token_scores(view, rerank, request, query, best)?,
         };
         for (n, (candidate, score)) in best.iter_mut().zip(scores).enumerate() {
@@ -82,6 +84,24 @@ impl Searcher {
             .zip(scores)
             .map(|(candidate, score)| candidate.score + rerank.weight * score)
             .collect())
+    }
+}
+
+impl Searcher {
+    /// Returns the scores of the selector, which reads the context, the query and a candidate together.
+    fn selector_scores(
+        &self,
+        view: &dyn View,
+        request: &SearchRequest,
+        query: &Query,
+        best: &[FusedCandidate],
+    ) -> Result<Vec<f32>> {
+        let selector = self.selector()?;
+        let turns = CandidateTurns::read(view, best)?;
+        let context: Vec<&str> = request.context.iter().map(String::as_str).chain([query.meaning.as_str()]).collect();
+        let texts: Vec<&str> = turns.texts.iter().map(String::as_str).collect();
+        let outputs = selector.select(&context, &texts)?.outputs;
+        Ok(outputs.into_iter().map(|output| selector.activation().apply(output)).collect())
     }
 }
 

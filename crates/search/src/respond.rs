@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{Mode, SearchRequest, Searcher, query::weights};
-use turnwise_core::{Error, Result, vectors::cosine};
+use turnwise_core::{Error, Result, numbers::grouped, vectors::cosine};
 use turnwise_corpus::{Role, Turn, filter::Filter};
 use turnwise_encoder::TextOptions;
 
@@ -27,6 +27,10 @@ pub struct RespondRequest {
     pub mode: Option<Mode>,
     /// Filter for the turns in the index. Only answers to turns that match it are used.
     pub filter: Option<Filter>,
+    /// Whether a selector chooses the replies. It reads the whole conversation together with each reply. By default, the
+    /// selector is used if there is one. Without a selector, the replies have the order of the search, and candidates
+    /// that of their cosines.
+    pub select: Option<bool>,
     /// Role of the speaker of the answers. Answers by speakers with other roles are not used.
     pub role: Option<Role>,
 }
@@ -40,6 +44,7 @@ impl Default for RespondRequest {
             k: 5,
             mode: None,
             filter: None,
+            select: None,
             role: None,
         }
     }
@@ -65,8 +70,9 @@ pub struct Replies {
 pub struct Reply {
     /// Text of the reply.
     pub text: String,
-    /// Score of the reply. For a candidate, it is the cosine with the context. For a reply from the index, it is the
-    /// search score of the turn that the reply answers.
+    /// Score of the reply. With a selector, it is the score of the selector, usually a probability. Otherwise, it is the
+    /// cosine with the context for a candidate, and the search score of the turn that the reply answers for a reply from
+    /// the index.
     pub score: f32,
     /// Index of the candidate in the request, starting at 0. Absent for a reply from the index.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -90,6 +96,8 @@ pub struct ReplySource {
 /// Number of hits to fetch for each requested reply. One hit is not enough, because some hits have no answer and some
 /// answers are identical.
 const HITS_PER_REPLY: usize = 6;
+/// Minimum number of replies among which a selector chooses.
+const SELECTED_FROM: usize = 50;
 /// Number of turns after a hit that can contain its answer.
 const ANSWER_WINDOW: usize = 3;
 /// Maximum number of replies, and also the maximum number of candidates.
@@ -130,6 +138,7 @@ impl Searcher {
         let started = Instant::now();
         let (replies, warnings) = match request.candidates.is_empty() {
             true => self.find_answers(request)?,
+            false if self.selects(request) => self.select_candidates(request)?,
             false => (self.rank_candidates(request)?, Vec::new()),
         };
         Ok(Replies {
@@ -138,6 +147,48 @@ impl Searcher {
             warnings,
             milliseconds: started.elapsed().as_secs_f64() * 1e3,
         })
+    }
+
+    /// Returns true if a selector chooses the replies.
+    fn selects(&self, request: &RespondRequest) -> bool {
+        request.select.unwrap_or(self.selector.is_some())
+    }
+
+    /// Ranks the given candidates by the selector. Also returns warnings about texts that are too long.
+    fn select_candidates(&self, request: &RespondRequest) -> Result<(Vec<Reply>, Vec<String>)> {
+        let candidates = request.candidates.iter().enumerate();
+        let replies = candidates.map(|(n, text)| Reply {
+            text: text.clone(),
+            score: 0.0,
+            candidate: Some(n),
+            said: None,
+        });
+        self.selected(request, replies.collect())
+    }
+
+    /// Scores replies by the selector, and returns the best. Also returns warnings about texts that are too long.
+    fn selected(&self, request: &RespondRequest, replies: Vec<Reply>) -> Result<(Vec<Reply>, Vec<String>)> {
+        let selector = self.selector()?;
+        if replies.is_empty() {
+            return Ok((replies, Vec::new()));
+        }
+        let context: Vec<&str> = request.context.iter().map(String::as_str).collect();
+        let texts: Vec<&str> = replies.iter().map(|reply| reply.text.as_str()).collect();
+        let selected = selector.select(&context, &texts)?;
+        let mut scored: Vec<(f32, Reply)> = selected.outputs.iter().copied().zip(replies).collect();
+        // A stable sort keeps the order of equal scores. An empty reply is never the best one.
+        let is_blank = |reply: &Reply| reply.text.trim().is_empty();
+        scored.sort_by(|a, b| is_blank(&a.1).cmp(&is_blank(&b.1)).then(b.0.total_cmp(&a.0)));
+        scored.truncate(request.k);
+        let score = |(output, reply): (f32, Reply)| Reply { score: selector.activation().apply(output), ..reply };
+        let mut warnings = Vec::new();
+        if selected.cut_responses > 0 {
+            warnings.push(format!(
+                "number of replies that are too long for the selector, so that only their beginnings were read: {}",
+                grouped(selected.cut_responses as u64)
+            ));
+        }
+        Ok((scored.into_iter().map(score).collect(), warnings))
     }
 
     /// Ranks the given candidates by their cosine with the context.
@@ -170,6 +221,9 @@ impl Searcher {
         let mut context: Vec<String> =
             request.context.iter().filter(|turn| !turn.trim().is_empty()).cloned().collect();
         let query = context.pop().unwrap_or_default();
+        let selects = self.selects(request);
+        // A selector needs replies to choose from.
+        let wanted = if selects { request.k.max(SELECTED_FROM) } else { request.k };
         if request.mode == Some(Mode::Bm25) || self.engine.recipe().is_none() {
             // Lexical search does not use the context.
             context.clear();
@@ -180,7 +234,11 @@ impl Searcher {
             decay: request.decay,
             mode: request.mode,
             filter: request.filter.clone(),
-            k: request.k * HITS_PER_REPLY,
+            k: match selects {
+                // The selector judges the replies, so one hit per reply suffices.
+                true => 2 * wanted,
+                false => wanted * HITS_PER_REPLY,
+            },
             window: ANSWER_WINDOW,
             ..SearchRequest::default()
         })?;
@@ -202,12 +260,19 @@ impl Searcher {
                 said: Some(ReplySource { dialogue: hit.dialogue, turn: turn.clone(), answered: hit.turn }),
             });
         }
-        replies.truncate(request.k);
-        Ok((replies, found.warnings))
+        replies.truncate(wanted);
+        if !selects {
+            return Ok((replies, found.warnings));
+        }
+        let (replies, warnings) = self.selected(request, replies)?;
+        Ok((replies, [found.warnings, warnings].concat()))
     }
 
     /// Returns whether the request needs the encoder.
     pub fn respond_needs_encoder(&self, request: &RespondRequest) -> bool {
-        !request.candidates.is_empty() || request.mode != Some(Mode::Bm25) && self.engine.recipe().is_some()
+        (!request.candidates.is_empty() && !self.selects(request))
+            || (request.candidates.is_empty()
+                && request.mode != Some(Mode::Bm25)
+                && self.engine.recipe().is_some())
     }
 }

@@ -16,7 +16,7 @@ use super::{
     stored_responses::IdempotentResponses,
 };
 use turnwise_core::error::{Error, Result};
-use turnwise_encoder::Encoder;
+use turnwise_encoder::{Encoder, selector::Selector};
 use turnwise_index::{
     location::{ChangeToken, Location},
     vectors::Recipe,
@@ -29,6 +29,11 @@ pub trait ServerHooks: Send + Sync {
     /// Opens the encoder that made the vectors of an index. `recipe` describes how the vectors were made. `place` is
     /// the path or address of the index, for messages.
     fn encoder(&self, recipe: &Recipe, place: &str) -> Result<Arc<dyn Encoder>>;
+
+    /// Returns the selector, which reranks hits and selects replies. `None` if there is none.
+    fn selector(&self) -> Option<Arc<Selector>> {
+        None
+    }
 
     /// Makes new records in the index folder `index` searchable: updates the lexical index and the vectors. Reports
     /// errors to the operator of the server.
@@ -250,6 +255,10 @@ fn open_index(
     known: &mut Option<OpenEncoder>,
 ) -> Result<OpenIndex> {
     let searcher = Searcher::at(location)?;
+    let searcher = match hooks.selector() {
+        Some(selector) => searcher.with_selector(selector),
+        None => searcher,
+    };
     let Some(recipe) = searcher.engine().recipe().cloned() else {
         return Ok(OpenIndex::new(searcher, None, None));
     };

@@ -1,11 +1,12 @@
 //! Arguments of `turnwise search`, `similar`, `analyze` and `index`.
 
-use std::path::PathBuf;
+use std::{fmt, path::PathBuf, str::FromStr};
 
-use clap::{Arg, Args, Subcommand};
+use clap::{Arg, Args, Subcommand, ValueEnum};
 
 use super::{at_least_one, parse_value};
-use turnwise_corpus::filter::Filter;
+use turnwise_core::error::Error;
+use turnwise_corpus::{Role, filter::Filter};
 use turnwise_index::dense::Builder;
 use turnwise_search::{
     FusionMethod, FusionOptions, Group, HitKind, Mode, Rerank, RerankMethod, SearchRequest,
@@ -118,10 +119,59 @@ fn describe_for_similar(arg: Arg) -> Arg {
                  `exact` computes the cosines of the top hits again. The scores of a local index are already exact; those \
                  of Milvus (--engine) can be approximate. The other methods need the text of a query.",
             )
-            .hide_possible_values(true),
+,
         _ => arg,
     }
 }
+
+/// Arguments of `turnwise respond`.
+#[derive(Debug, Args)]
+#[command(after_help = RESPOND_EXAMPLES)]
+pub(crate) struct RespondArgs {
+    /// Last turn of the conversation: the one to answer
+    ///
+    /// Without it, the last turn of --context or --turn is answered.
+    #[arg(required_unless_present_any = ["context", "turns"])]
+    pub(crate) turn: Option<String>,
+    /// File with the turns of the conversation; `-` is standard input
+    ///
+    /// The file contains one dialogue in any format that `ingest` reads, or one turn per line.
+    #[arg(long, value_name = "FILE", conflicts_with = "turns")]
+    pub(crate) context: Option<PathBuf>,
+    /// Earlier turn of the conversation; repeat for several turns, in order
+    #[arg(long = "turn", value_name = "TEXT")]
+    pub(crate) turns: Vec<String>,
+    /// Selector that chooses the replies: the folder of a run of `turnwise train selector`, or a cross-encoder
+    ///
+    /// It reads the whole conversation together with each reply. Without a selector, the replies have the order of the
+    /// search, and the texts of --candidates that of their cosines with the conversation.
+    #[arg(long, value_name = "MODEL")]
+    pub(crate) selector: Option<String>,
+    /// Choose among the texts of FILE, one per line, instead of the turns of the index
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["filter", "role", "mode"])]
+    pub(crate) candidates: Option<PathBuf>,
+    /// Maximum number of replies
+    #[arg(short, default_value_t = 5, value_name = "N")]
+    pub(crate) k: usize,
+    /// Only answers by speakers with this role, such as agent
+    #[arg(long, value_name = "ROLE")]
+    pub(crate) role: Option<Role>,
+    /// Only answers to turns that match a filter (`turnwise search --help` describes filters)
+    #[arg(long, value_name = "FILTER", value_parser = parse_value::<Filter>)]
+    pub(crate) filter: Option<Filter>,
+    /// Search mode [default: hybrid if the index has vectors, otherwise bm25]
+    #[arg(long, value_enum, value_name = "MODE")]
+    pub(crate) mode: Option<Mode>,
+    /// Weight of a context turn, relative to the turn after it
+    #[arg(long, value_name = "0..1", default_value_t = 0.5)]
+    pub(crate) decay: f32,
+}
+
+const RESPOND_EXAMPLES: &str = "\
+Examples:
+  turnwise respond -i chats \"my parcel never arrived\" --role agent
+  turnwise respond -i chats --context conversation.json --selector runs/replies
+  turnwise respond -i chats --turn \"hi\" \"my card was stolen\" --candidates macros.txt --selector runs/replies";
 
 /// Options of `turnwise search` and `turnwise similar`.
 #[derive(Debug, Args)]
@@ -232,14 +282,19 @@ pub(crate) struct RankingArgs {
     /// score of the search. They work only for utterances.
     ///
     /// exact sorts the top hits by their cosines. To find hits that the graph missed, use the flag --exact.
-    #[arg(long, value_enum, value_name = "METHOD")]
-    pub(crate) rerank: Option<RerankMethod>,
+    ///
+    /// selector:MODEL sorts them by the score of a selector, which reads the query, the turns before it and the hit
+    /// together. MODEL is the folder of a run of `turnwise train selector`, or a cross-encoder of sentence-transformers.
+    ///
+    /// [possible values: exact, maxsim, maxsim-static, matching, selector:MODEL]
+    #[arg(long, value_name = "METHOD", value_parser = parse_value::<RerankChoice>)]
+    pub(crate) rerank: Option<RerankChoice>,
     /// Number of top hits to rerank
     ///
     /// The hits after them keep their order.
     #[arg(long, default_value_t = 50, value_name = "N", requires = "rerank")]
     pub(crate) rerank_top: usize,
-    /// Weight of the score that --rerank adds to the score of the search; not used by `--rerank exact`
+    /// Weight of the score that --rerank adds to the score of the search; not used by exact and selector
     #[arg(long, default_value_t = 0.5, value_name = "WEIGHT", requires = "rerank")]
     pub(crate) rerank_weight: f32,
 }
@@ -281,13 +336,79 @@ Query syntax (--syntax):
   turn:[1 TO 3]          search in turns 1 to 3 only
 Parts that cannot be parsed are ignored, with a warning.";
 
+/// Reranking method, and the model of the method `selector`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum RerankChoice {
+    /// A method without a model of its own.
+    Method(RerankMethod),
+    /// Name or folder of a selector.
+    Selector(String),
+}
+
+impl RerankChoice {
+    fn method(&self) -> RerankMethod {
+        match self {
+            RerankChoice::Method(method) => *method,
+            RerankChoice::Selector(_) => RerankMethod::Selector,
+        }
+    }
+
+    /// Returns the name or folder of the selector; `None` for the other methods.
+    pub(crate) fn selector(&self) -> Option<&str> {
+        match self {
+            RerankChoice::Method(_) => None,
+            RerankChoice::Selector(model) => Some(model),
+        }
+    }
+}
+
+impl FromStr for RerankChoice {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self, Error> {
+        match text.split_once(':') {
+            Some(("selector", model)) if !model.is_empty() => Ok(RerankChoice::Selector(model.to_owned())),
+            _ if text == "selector" || text == "selector:" => {
+                Err(Error::input("the method `selector` needs a model: selector:MODEL")
+                    .with_hint("MODEL is the folder of a run of `turnwise train selector`, or a cross-encoder"))
+            }
+            _ => RerankMethod::from_str(text, false).map(RerankChoice::Method).map_err(|_| {
+                let names = RerankMethod::value_variants().iter().filter_map(|m| m.to_possible_value());
+                let names: Vec<String> = names.map(|name| name.get_name().to_owned()).collect();
+                Error::unknown_name("reranking method", text, names.iter().map(String::as_str))
+            }),
+        }
+    }
+}
+
+impl fmt::Display for RerankChoice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            RerankChoice::Method(method) => {
+                let value = method.to_possible_value();
+                f.write_str(value.as_ref().map_or("", |value| value.get_name()))
+            }
+            RerankChoice::Selector(model) => write!(f, "selector:{model}"),
+        }
+    }
+}
+
 impl RankingArgs {
+    /// Returns the name or folder of the selector that reranks the hits.
+    pub(crate) fn selector(&self) -> Option<&str> {
+        self.rerank.as_ref().and_then(RerankChoice::selector)
+    }
+
     /// Returns a search request with these options and no query.
     pub(crate) fn request(&self) -> SearchRequest {
         SearchRequest {
             candidates: self.candidates,
             fusion: self.fusion(),
-            rerank: self.rerank.map(|by| Rerank { by, top: self.rerank_top, weight: self.rerank_weight }),
+            rerank: self.rerank.as_ref().map(|choice| Rerank {
+                by: choice.method(),
+                top: self.rerank_top,
+                weight: self.rerank_weight,
+            }),
             ..SearchRequest::default()
         }
     }

@@ -40,6 +40,10 @@ impl SearchRanker {
             Error::input(format!("the ranker `{spec}`: {reason}"))
                 .with_hint("the options are those of `turnwise search` that change the ranking, such as `search --mode bm25`")
         })?;
+        if typed.ranker.ranking.selector().is_some() {
+            return Err(Error::input("the ranker `search` cannot rerank by a selector")
+                .with_hint("compare selectors with `turnwise bench response FILE -r selector:MODEL`"));
+        }
         // The check of a request needs a query.
         SearchRequest { query: "query".to_owned(), ..typed.ranker.request() }.check()?;
         Ok(Some(typed.ranker))
@@ -95,10 +99,10 @@ impl fmt::Display for SearchRanker {
         option(f, "date-weight", *date_weight)?;
         let default = SearchRequest::default();
         option(f, "candidates", Some(candidates).filter(|n| **n != default.candidates))?;
-        option(f, "rerank", rerank.as_ref().map(name))?;
+        option(f, "rerank", rerank.as_ref())?;
         let default = Rerank::default();
-        option(f, "rerank-top", rerank.map(|_| rerank_top).filter(|n| **n != default.top))?;
-        option(f, "rerank-weight", rerank.map(|_| rerank_weight).filter(|n| **n != default.weight))
+        option(f, "rerank-top", rerank.as_ref().map(|_| rerank_top).filter(|n| **n != default.top))?;
+        option(f, "rerank-weight", rerank.as_ref().map(|_| rerank_weight).filter(|n| **n != default.weight))
     }
 }
 

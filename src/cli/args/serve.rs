@@ -18,6 +18,12 @@ pub(crate) struct ServeArgs {
     /// Serve all indexes of the indexes folder
     #[arg(long, conflicts_with = "also")]
     pub(crate) all: bool,
+    /// Selector that chooses replies, and that reranks: the folder of a run of `turnwise train selector`, or a cross-encoder
+    ///
+    /// /v1/respond and the MCP tool `respond` use it by default. /v1/search uses it with "rerank": {"by": "selector"},
+    /// and /v1/rerank unless the request names another model.
+    #[arg(long, value_name = "MODEL")]
+    pub(crate) selector: Option<String>,
     /// Speak the Model Context Protocol (MCP) on standard input and output instead of HTTP
     ///
     /// The HTTP server also offers MCP, at /mcp.

@@ -22,6 +22,7 @@ mod meta;
 mod migrate;
 mod model;
 mod reference;
+mod respond;
 mod search;
 #[cfg(feature = "serve")]
 mod serve;
@@ -55,6 +56,7 @@ pub(crate) fn run(command: Command, context: &Context<'_>) -> Result<()> {
         Command::Ingest(args) => ingest::run(args, context),
         Command::Search(args) => search::run(&args, context),
         Command::Similar(args) => search::similar(&args, context),
+        Command::Respond(args) => respond::run(&args, context),
         #[cfg(feature = "serve")]
         Command::Serve(args) => serve::run(&args, context),
         Command::Duplicates(args) => duplicates::run(&args, context),

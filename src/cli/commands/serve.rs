@@ -2,8 +2,10 @@
 
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
-use crate::cli::{Owned, args::ServeArgs, commands::search, env_vars::KEYS, indexes, prelude::*};
-use turnwise_encoder::Encoder;
+use crate::cli::{
+    Owned, args::ServeArgs, commands::search, encoders, env_vars::KEYS, indexes, prelude::*,
+};
+use turnwise_encoder::{DeviceChoice, Encoder, selector::Selector};
 use turnwise_index::{embedded::Folder, location::Location, vectors::Recipe};
 use turnwise_serve::{App, Keys, Limits, Options, ServerHooks, Tls, bind};
 
@@ -11,8 +13,15 @@ pub(super) fn run(args: &ServeArgs, context: &Context<'_>) -> Result<()> {
     let options = options(args)?;
     options.check()?;
     let indexes = served(args, context)?;
-    let hooks: Arc<dyn ServerHooks> =
-        Arc::new(Hooks { owned: Owned::of(context), results: args.results.clone() });
+    let selector = args.selector.as_deref().map(|name| {
+        encoders::selector(context, name, DeviceChoice::default(), None).map(Arc::new)
+    });
+    let selector = selector.transpose()?;
+    if let Some(selector) = &selector {
+        context.printer.say(format!("selector {} ({})", selector.name(), selector.describe()));
+    }
+    let (owned, results) = (Owned::of(context), args.results.clone());
+    let hooks: Arc<dyn ServerHooks> = Arc::new(Hooks { owned, results, selector });
     let app = App::open(indexes, &hooks, &options)?;
     let printer = context.printer;
     for (name, opened) in app.opened() {
@@ -109,11 +118,16 @@ fn served(args: &ServeArgs, context: &Context<'_>) -> Result<Vec<(String, Box<dy
 struct Hooks {
     owned: Owned,
     results: PathBuf,
+    selector: Option<Arc<Selector>>,
 }
 
 impl ServerHooks for Hooks {
     fn encoder(&self, recipe: &Recipe, place: &str) -> Result<Arc<dyn Encoder>> {
         search::encoder_of(recipe, place, &self.owned.context())
+    }
+
+    fn selector(&self) -> Option<Arc<Selector>> {
+        self.selector.clone()
     }
 
     fn derive(&self, index: &Path) {

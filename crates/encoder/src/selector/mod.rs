@@ -66,6 +66,8 @@ pub struct Selected {
     pub cut_context: usize,
     /// Number of responses that were cut off.
     pub cut_responses: usize,
+    /// Number of tokens and sentence vectors in the sequences of the responses.
+    pub tokens: u64,
 }
 
 impl Selector {
@@ -168,6 +170,7 @@ impl Selector {
                 selected.cut_context = selected.cut_context.max(pair.cut_context);
                 selected.cut_responses += usize::from(pair.cut_response > 0);
                 let mut sequence = pair.sequence;
+                selected.tokens += sequence.len() as u64;
                 if let (Some(vectors), Some((_, first))) = (&vectors, pair.vectors.first()) {
                     let count = pair.vectors.len();
                     let elements = match &shared {

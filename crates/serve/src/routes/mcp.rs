@@ -16,8 +16,8 @@ use crate::{
     problem::{Outcome, Problem},
 };
 use turnwise_core::error::{IoContext, Result};
-use turnwise_corpus::{Turn, filter::Filter};
-use turnwise_search::{Hit, HitKind, Mode, SearchRequest};
+use turnwise_corpus::{Role, Turn, filter::Filter};
+use turnwise_search::{Hit, HitKind, Mode, RespondRequest, SearchRequest};
 
 /// Supported protocol versions, newest first.
 const VERSIONS: [&str; 3] = ["2025-06-18", "2025-03-26", "2024-11-05"];
@@ -75,7 +75,7 @@ fn one_answer(app: &App, client: &Client, index: Option<&str>, message: &Value) 
             let (name, arguments) = (&message["params"]["name"], &message["params"]["arguments"]);
             let arguments = if arguments.is_null() { json!({}) } else { arguments.clone() };
             match name.as_str() {
-                Some(name @ ("search" | "similar" | "get_dialogue")) => {
+                Some(name @ ("search" | "similar" | "respond" | "get_dialogue")) => {
                     let found = call(app, client, index, name, &arguments);
                     done(called(found.map_err(|problem| app.hidden(problem))))
                 }
@@ -97,7 +97,8 @@ fn initialized(requested: Option<&str>) -> Value {
         "capabilities": {"tools": {}},
         "serverInfo": {"name": "turnwise", "version": env!("CARGO_PKG_VERSION")},
         "instructions": "Searches conversations by meaning and keywords. `search` finds turns or dialogues that match a query, \
-            `similar` finds turns or dialogues similar to a known one, `get_dialogue` reads a whole dialogue by its id.",
+            `similar` finds turns or dialogues similar to a known one, `respond` suggests replies to a conversation, \
+            `get_dialogue` reads a whole dialogue by its id.",
     })
 }
 
@@ -147,6 +148,17 @@ fn tools(app: &App, client: &Client) -> Value {
             &["id"],
         ),
         tool(
+            "respond",
+            "Suggest replies to a conversation: answers to similar turns, or the best of given candidates.",
+            json!({
+                "context": {"type": "array", "items": {"type": "string"}, "description": "Turns of the conversation, oldest first; the last one is answered"},
+                "candidates": {"type": "array", "items": {"type": "string"}, "description": "Candidate replies; without them, replies come from the index"},
+                "role": text("Only answers by speakers with this role, such as agent"),
+                "filter": filter, "k": k, "index": index,
+            }),
+            &["context"],
+        ),
+        tool(
             "get_dialogue",
             "Read a whole dialogue.",
             json!({"id": text("Id of the dialogue, from the field `dialogue` of a hit"), "index": index}),
@@ -180,6 +192,18 @@ struct Similar {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
+struct Respond {
+    context: Vec<String>,
+    #[serde(default)]
+    candidates: Vec<String>,
+    role: Option<Role>,
+    filter: Option<Filter>,
+    k: Option<usize>,
+    index: Option<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
 struct GetDialogue {
     id: String,
     index: Option<String>,
@@ -206,6 +230,14 @@ fn call(
         "similar" => {
             let Similar { id, filter, k, index } = read(arguments)?;
             (SearchRequest { like: Some(id), ..options(filter, k) }, index)
+        }
+        "respond" => {
+            let Respond { context, candidates, role, filter, k, index } = read(arguments)?;
+            let k = k.unwrap_or(8).clamp(1, MOST);
+            let request = RespondRequest { context, candidates, role, filter, k, ..RespondRequest::default() };
+            let opened = client.opened(app, index.as_deref().or(default_index))?;
+            let found = opened.respond(request, client)?;
+            return Ok(json!({"replies": found.replies, "warnings": found.warnings}));
         }
         _ => {
             let GetDialogue { id, index } = read(arguments)?;

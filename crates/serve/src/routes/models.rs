@@ -18,7 +18,7 @@ use turnwise_core::{
     error::Result,
     vectors::{cosine, normalize},
 };
-use turnwise_encoder::{Encoded, Encoder, TextOptions};
+use turnwise_encoder::{Encoded, Encoder, TextOptions, selector::Selector};
 
 /// Maximum number of inputs per request, as in OpenAI's API.
 const MAX_INPUTS: usize = 2048;
@@ -269,7 +269,8 @@ pub(super) struct RerankRequest {
     /// Whether to return the text of each result.
     #[serde(default)]
     return_documents: bool,
-    /// Name of the model. If there is only one model, any name selects it.
+    /// Name of the model. If it is missing, the selector of the server is used if there is one. If there is only one model,
+    /// any name selects it.
     #[serde(default)]
     model: String,
 }
@@ -306,10 +307,24 @@ pub(super) async fn rerank(mut call: Call) -> Outcome<HttpResponse> {
     if request.top_n == Some(0) {
         return wrong("`top_n` must be at least 1".to_owned(), "top_n");
     }
-    let (encoder, prompt) = encoder(&call, &request.model)?;
     let pool = call.app.pool.clone();
+    let selector = call.app.hooks.selector();
+    if let Some(selector) = selector.filter(|s| request.model.is_empty() || request.model == s.name()) {
+        let answer = pool.run(move || ranked_by(&request, &selector)).await?;
+        return Ok(body::ok(&answer));
+    }
+    let (encoder, prompt) = encoder(&call, &request.model)?;
     let answer = pool.run(move || ranked(&request, encoder.as_ref(), prompt)).await?;
     Ok(body::ok(&answer))
+}
+
+/// Ranks the documents by a selector, which reads the query and a document together.
+fn ranked_by(request: &RerankRequest, selector: &Selector) -> Outcome<Value> {
+    let texts: Vec<&str> = request.documents.iter().map(Document::text).collect();
+    let selected = selector.select(&[&request.query], &texts)?;
+    let ranked: Vec<(usize, f32)> = selected.outputs.into_iter().enumerate().collect();
+    let shown = |output: f32| selector.activation().apply(output);
+    Ok(results(request, selector.name(), ranked, &shown, selected.tokens))
 }
 
 fn ranked(request: &RerankRequest, encoder: &dyn Encoder, prompt: Option<String>) -> Outcome<Value> {
@@ -317,22 +332,34 @@ fn ranked(request: &RerankRequest, encoder: &dyn Encoder, prompt: Option<String>
         std::iter::once(request.query.as_str()).chain(request.documents.iter().map(Document::text)).collect();
     let made = encoder.encode(&texts, &TextOptions { prompt })?;
     let query = made.vectors.row(0);
-    let mut ranked: Vec<(usize, f32)> =
+    let ranked: Vec<(usize, f32)> =
         made.vectors.rows().skip(1).map(|row| cosine(query, row)).enumerate().collect();
+    Ok(results(request, encoder.name(), ranked, &|cosine| cosine, made.spent.tokens))
+}
+
+/// Sorts the documents by their scores, best first, and returns the response. `shown` converts a score to the score in
+/// the response.
+fn results(
+    request: &RerankRequest,
+    model: &str,
+    mut ranked: Vec<(usize, f32)>,
+    shown: &dyn Fn(f32) -> f32,
+    tokens: u64,
+) -> Value {
     ranked.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
     ranked.truncate(request.top_n.unwrap_or(usize::MAX));
     let result = |(index, score): &(usize, f32)| {
-        let mut result = json!({"index": index, "relevance_score": score});
+        let mut result = json!({"index": index, "relevance_score": shown(*score)});
         if request.return_documents {
             result["document"] = json!({"text": request.documents[*index].text()});
         }
         result
     };
-    Ok(json!({
-        "model": encoder.name(),
+    json!({
+        "model": model,
         "results": ranked.iter().map(result).collect::<Vec<Value>>(),
-        "usage": {"total_tokens": made.spent.tokens},
-    }))
+        "usage": {"total_tokens": tokens},
+    })
 }
 
 #[cfg(test)]

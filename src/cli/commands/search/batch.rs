@@ -31,7 +31,13 @@ struct Answer<'a> {
     response: &'a Response,
 }
 
-pub(super) fn run(file: &Path, run: Option<&str>, base: SearchRequest, context: &Context<'_>) -> Result<()> {
+pub(super) fn run(
+    file: &Path,
+    run: Option<&str>,
+    base: SearchRequest,
+    selector: Option<&str>,
+    context: &Context<'_>,
+) -> Result<()> {
     if let Some(name) = run.filter(|name| !fits_trec(name)) {
         return Err(Error::input(format!("`{name}` is not a valid name of a TREC run"))
             .with_hint("use one word without spaces"));
@@ -56,7 +62,7 @@ pub(super) fn run(file: &Path, run: Option<&str>, base: SearchRequest, context: 
         return Err(Error::data(format!("{name} has no queries")));
     }
     let requests: Vec<&SearchRequest> = all.iter().map(|query| &query.request).collect();
-    let searcher = super::open(&requests, context)?;
+    let searcher = super::with_selector(super::open(&requests, context)?, selector, context)?;
     let mut progress = ProgressBar::new(context.printer, "searching", "queries", Some(all.len() as u64));
     let mut out = BufWriter::new(anstream::stdout().lock());
     let mut warned = std::collections::BTreeSet::new();

@@ -186,6 +186,7 @@ fn reranked(score: f32, before: f32, rerank: &Rerank) -> String {
     let method = rerank.by.to_possible_value().map(|method| method.get_name().to_owned()).unwrap_or_default();
     match rerank.by {
         RerankMethod::Exact => "cosine".to_owned(),
+        RerankMethod::Selector => "score of the selector".to_owned(),
         _ if rerank.weight == 0.0 => format!("{before:.4} + 0 {method}"),
         _ => format!("{before:.4} + {} × {:.4} {method}", rerank.weight, (score - before) / rerank.weight),
     }

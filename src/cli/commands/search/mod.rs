@@ -22,7 +22,7 @@ use turnwise_corpus::{
     formats::{self, Fit, Problem, ReadOptions},
     input::Input,
 };
-use turnwise_encoder::{Encoder, transformer::Settings};
+use turnwise_encoder::{DeviceChoice, Encoder, transformer::Settings};
 use turnwise_index::vectors::Recipe;
 use turnwise_search::{SearchRequest, Searcher};
 
@@ -41,27 +41,40 @@ pub(super) fn run(args: &SearchArgs, context: &Context<'_>) -> Result<()> {
             .with_hint("name it with --queries, or remove --run"));
     }
     if let Some(file) = &args.queries {
-        return batch::run(file, args.run.as_deref(), base, context);
+        return batch::run(file, args.run.as_deref(), base, args.how.ranking.selector(), context);
     }
-    let mut turns = match &args.context {
-        Some(file) => turns_of_file(file, context)?,
-        None => args.turns.clone(),
-    };
-    turns.extend(args.query.clone());
+    let mut turns = turns_of(args.context.as_deref(), &args.turns, args.query.as_deref(), context)?;
     // The last turn is the query; the turns before it are its context.
     let query = turns.pop().unwrap_or_default();
-    answer(&SearchRequest { query, context: turns, ..base }, context)
+    let request = SearchRequest { query, context: turns, ..base };
+    answer(&request, args.how.ranking.selector(), context)
+}
+
+/// Returns the turns of a conversation: those of a file or the given ones, and then the last turn if it is given.
+pub(super) fn turns_of(
+    file: Option<&Path>,
+    turns: &[String],
+    last: Option<&str>,
+    context: &Context<'_>,
+) -> Result<Vec<String>> {
+    let mut turns = match file {
+        Some(file) => turns_of_file(file, context)?,
+        None => turns.to_vec(),
+    };
+    turns.extend(last.map(str::to_owned));
+    Ok(turns)
 }
 
 pub(super) fn similar(args: &SimilarArgs, context: &Context<'_>) -> Result<()> {
     let dialogue = args.dialogue.as_deref().map(|file| dialogue_of_file(file, context)).transpose()?;
     let dialogue = dialogue.map(Box::new);
-    answer(&SearchRequest { like: args.id.clone(), dialogue, ..args.how.request() }, context)
+    let request = SearchRequest { like: args.id.clone(), dialogue, ..args.how.request() };
+    answer(&request, args.how.ranking.selector(), context)
 }
 
-fn answer(request: &SearchRequest, context: &Context<'_>) -> Result<()> {
+fn answer(request: &SearchRequest, selector: Option<&str>, context: &Context<'_>) -> Result<()> {
     request.check()?;
-    let searcher = open(&[request], context)?;
+    let searcher = with_selector(open(&[request], context)?, selector, context)?;
     let found = searcher.search(request)?;
     found.warnings.iter().for_each(|warning| context.printer.warn(warning));
     context.printer.result(&found, |out| write(&found, out))
@@ -77,6 +90,17 @@ fn open(requests: &[&SearchRequest], context: &Context<'_>) -> Result<Searcher> 
         }
     }
     Ok(searcher)
+}
+
+/// Adds the named selector to a searcher.
+pub(super) fn with_selector(
+    searcher: Searcher,
+    selector: Option<&str>,
+    context: &Context<'_>,
+) -> Result<Searcher> {
+    let Some(name) = selector else { return Ok(searcher) };
+    let selector = encoders::selector(context, name, DeviceChoice::default(), None)?;
+    Ok(searcher.with_selector(Arc::new(selector)))
 }
 
 /// Opens the encoder that made the vectors of an index. `index` is the folder or address of the index, for hints.

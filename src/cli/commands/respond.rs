@@ -1,0 +1,80 @@
+//! `turnwise respond`: suggests replies to a conversation.
+
+use super::search::{encoder_of, speaker, turns_of, with_selector};
+use crate::cli::{args::RespondArgs, prelude::*};
+use turnwise_search::{Replies, Reply, RespondRequest};
+
+/// Maximum number of lines of a file of candidates.
+const MAX_CANDIDATES: usize = 1_000;
+
+pub(super) fn run(args: &RespondArgs, context: &Context<'_>) -> Result<()> {
+    let turns = turns_of(args.context.as_deref(), &args.turns, args.turn.as_deref(), context)?;
+    let request = RespondRequest {
+        context: turns,
+        candidates: args.candidates.as_deref().map_or(Ok(Vec::new()), candidates)?,
+        decay: args.decay,
+        k: args.k,
+        mode: args.mode,
+        filter: args.filter.clone(),
+        select: None,
+        role: args.role.clone(),
+    };
+    request.check()?;
+    let mut searcher = with_selector(context.searcher()?, args.selector.as_deref(), context)?;
+    if searcher.respond_needs_encoder(&request)
+        && let Some(recipe) = searcher.engine().recipe().cloned()
+    {
+        let encoder = encoder_of(&recipe, &searcher.engine().place(), context)?;
+        searcher = searcher.with_encoder(encoder)?;
+    }
+    let found = searcher.respond(&request)?;
+    found.warnings.iter().for_each(|warning| context.printer.warn(warning));
+    context.printer.result(&found, |out| write(&found, out))?;
+    if args.selector.is_none() && !found.replies.is_empty() {
+        context.printer.suggest(
+            "a selector chooses the replies that fit the whole conversation: `turnwise train selector --corpus INDEX -o \
+             runs/replies`, then --selector runs/replies",
+        );
+    }
+    Ok(())
+}
+
+/// Reads the candidates from a file, one per line. Blank lines are skipped.
+fn candidates(file: &Path) -> Result<Vec<String>> {
+    let text = std::fs::read_to_string(file).at("read", file)?;
+    let lines: Vec<String> =
+        text.lines().map(str::trim).filter(|line| !line.is_empty()).map(str::to_owned).collect();
+    match lines.len() {
+        0 => Err(Error::data(format!("{} has no text", file.display()))
+            .with_hint("write one candidate reply per line")),
+        n if n > MAX_CANDIDATES => Err(Error::input(format!(
+            "{} has {} candidates; at most {} can be compared",
+            file.display(),
+            grouped(n as u64),
+            grouped(MAX_CANDIDATES as u64)
+        ))
+        .with_hint("split the file")),
+        _ => Ok(lines),
+    }
+}
+
+fn write(found: &Replies, out: &mut dyn Write) -> std::io::Result<()> {
+    if found.replies.is_empty() {
+        return writeln!(out, "no replies found");
+    }
+    for (n, Reply { text, score, candidate, said }) in found.replies.iter().enumerate() {
+        let from = match (said, candidate) {
+            (Some(said), _) => {
+                format!("  {}#{}  {}", said.dialogue, said.turn.number, speaker(&said.turn))
+            }
+            (None, Some(candidate)) => format!("  line {}", candidate + 1),
+            (None, None) => String::new(),
+        };
+        writeln!(out, "{:2}. {score:.3}{DIM}{from}{DIM:#}", n + 1)?;
+        writeln!(out, "    {text}")?;
+        if let Some(said) = said {
+            writeln!(out, "{DIM}    in answer to: {}{DIM:#}", said.answered.text)?;
+        }
+    }
+    Ok(())
+}
