@@ -13,6 +13,7 @@ mod live;
 mod models;
 mod nearest;
 mod saved;
+mod scorers;
 mod stored;
 mod support;
 mod texts;

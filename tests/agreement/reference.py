@@ -4,6 +4,10 @@
     reference.py models TEXTS.jsonl FOLDER                    small models of every kind, each in a folder of its own,
                                                               with its vectors beside it as NAME.npy (and, of those
                                                               with prompts, NAME.PROMPT.npy); prints their names
+    reference.py scorers PAIRS.jsonl FOLDER [SIZE]            small cross-encoders of every architecture, each in a folder of
+                                                              its own; prints their names. With SIZE `small`: one of few
+                                                              kilobytes
+    reference.py scores MODEL PAIRS.jsonl                     the scores of pairs of texts by a cross-encoder, as JSON
     reference.py nearest VECTORS.npy N K                      for each row from N on the K of the first N with the greatest
                                                               products: [[row, product], …]
     reference.py versions                                     of the packages
@@ -152,6 +156,73 @@ def models(texts, folder):
         print(name)
 
 
+def read_pairs(path):
+    lines = pathlib.Path(path).read_text("utf-8").split("\n")
+    return [tuple(json.loads(line)) for line in lines if line]
+
+
+def framed(learnt):
+    """The tokenizer with the special tokens of BERT around a text and around a pair."""
+    from tokenizers import processors
+
+    tokenizer, names = learnt
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single="[CLS]:0 $A:0 [SEP]:0", pair="[CLS]:0 $A:0 [SEP]:0 $B:1 [SEP]:1",
+        special_tokens=[(token, tokenizer.token_to_id(token)) for token in ("[CLS]", "[SEP]")])
+    return tokenizer, names
+
+
+def scorers(pairs, folder, size=None):
+    import transformers
+    from sentence_transformers import CrossEncoder
+    from transformers import PreTrainedTokenizerFast
+
+    texts = [text for pair in pairs for text in pair]
+    widths = dict(WIDTHS)
+    kinds = {"bert": framed(word_pieces(texts)), "roberta": byte_pairs(texts), "xlm-roberta": unigrams(texts),
+             "distilbert": framed(word_pieces(texts))}
+    if size == "small":
+        widths = {"hidden_size": 8, "num_attention_heads": 2, "intermediate_size": 12, "num_hidden_layers": 2}
+        kinds = {"bert": kinds["bert"]}
+    for seed, (kind, (tokenizer, names)) in enumerate(kinds.items()):
+        tokenizer.no_padding()
+        tokenizer.no_truncation()
+        inputs = ["input_ids", "token_type_ids", "attention_mask"] if kind == "bert" else ["input_ids", "attention_mask"]
+        fast = PreTrainedTokenizerFast(
+            tokenizer_object=tokenizer, model_max_length=48, model_input_names=inputs, **names)
+        torch.manual_seed(seed + 100)
+        common = {"vocab_size": len(fast), "pad_token_id": fast.pad_token_id, "initializer_range": 0.3, "num_labels": 1}
+        places = {"max_position_embeddings": 98, "type_vocab_size": 1, "bos_token_id": 0, "eos_token_id": 2}
+        if kind == "distilbert":
+            config = transformers.DistilBertConfig(dim=40, n_heads=5, hidden_dim=72, n_layers=3, max_position_embeddings=96, **common)
+        elif kind == "bert":
+            config = transformers.BertConfig(max_position_embeddings=96, **widths, **common)
+        elif kind == "roberta":
+            config = transformers.RobertaConfig(**places, **widths, **common)
+        else:
+            config = transformers.XLMRobertaConfig(**places, **widths, **common)
+        model = transformers.AutoModelForSequenceClassification.from_config(config)
+        with torch.no_grad():
+            for name, parameter in model.named_parameters():
+                if name.endswith("bias") or "LayerNorm" in name or "layer_norm" in name:
+                    parameter.add_(torch.randn_like(parameter) * 0.2)
+        bare = folder / f".{kind}"
+        model.save_pretrained(bare)
+        fast.save_pretrained(bare)
+        # One of them shows the output itself, not a probability.
+        function = torch.nn.Identity() if kind == "roberta" else None
+        CrossEncoder(str(bare), device="cpu", activation_fn=function).save_pretrained(str(folder / kind))
+        print(kind)
+
+
+def pair_scores(model, pairs):
+    from sentence_transformers import CrossEncoder
+
+    # One pair at a time, so that padding has no effect.
+    scorer = CrossEncoder(model, device="cpu")
+    print(json.dumps([float(scorer.predict([pair], show_progress_bar=False)[0]) for pair in pairs]))
+
+
 def main(command, *arguments):
     torch.set_num_threads(1)
     if command == "vectors":
@@ -160,6 +231,12 @@ def main(command, *arguments):
     elif command == "models":
         texts, folder = arguments
         models(read(texts), pathlib.Path(folder))
+    elif command == "scorers":
+        pairs, folder, *size = arguments
+        scorers(read_pairs(pairs), pathlib.Path(folder), *size)
+    elif command == "scores":
+        model, pairs = arguments
+        pair_scores(model, read_pairs(pairs))
     elif command == "nearest":
         vectors, base, k = np.load(arguments[0]), int(arguments[1]), int(arguments[2])
         scores = vectors[base:] @ vectors[:base].T

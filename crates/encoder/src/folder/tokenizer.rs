@@ -51,6 +51,8 @@ pub(super) struct Parts {
     pub cut_front: bool,
     /// True if texts are converted to lower case before tokenization, as in sentence-transformers.
     pub lowercase: bool,
+    /// True if the tokenizer gives the two texts of a pair different segments.
+    pub has_segments: bool,
     /// Tokenizer settings from `tokenizer_config.json`.
     pub settings: Map<String, Value>,
     pub notices: Vec<String>,
@@ -181,6 +183,11 @@ impl Tokenizer {
         })
     }
 
+    /// Returns true if the tokenizer gives the two texts of a pair different segments.
+    pub fn has_segments(&self) -> bool {
+        self.parts.has_segments
+    }
+
     /// Returns the maximum number of tokens per text, including special tokens.
     pub fn max_tokens(&self) -> usize {
         self.parts.max_tokens
@@ -270,6 +277,8 @@ impl Tokenizer {
         special.push((separator.clone(), id));
         let template = TemplateProcessing::builder()
             .try_single(format!("{before}$A {separator}"))
+            .map_err(|e| unfit(&e))?
+            .try_pair(format!("{before}$A {separator} $B:1 {separator}:1"))
             .map_err(|e| unfit(&e))?
             .special_tokens(special)
             .build()

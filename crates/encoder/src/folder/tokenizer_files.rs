@@ -98,6 +98,20 @@ impl TokenizerFiles {
         Ok(limit.filter(|n| *n >= 1.0 && *n < 1e9).map(|n| n as usize))
     }
 
+    /// Returns true if the tokenizer class of the `transformers` library returns segments.
+    fn has_segments(&self) -> bool {
+        let is_segments = |name: &Value| name == "token_type_ids";
+        match (self.settings.get("model_input_names"), self.family) {
+            (Some(Value::Array(names)), _) => names.iter().any(is_segments),
+            (_, Family::Bert) => true,
+            (_, Family::Roberta | Family::SentencePiece) => false,
+            // This class exists since version 5, which has no segments by default.
+            (_, Family::Other) => {
+                self.settings.get("tokenizer_class").is_none_or(|class| class != "TokenizersBackend")
+            }
+        }
+    }
+
     fn prefix_space(&self) -> Result<bool> {
         Ok(self.settings.flag("add_prefix_space")?.unwrap_or(false))
     }
@@ -141,6 +155,7 @@ impl TokenizerFiles {
             words: config.words,
             cut_front,
             lowercase: self.lowercase,
+            has_segments: self.has_segments(),
             settings,
             notices,
         };

@@ -89,6 +89,12 @@ impl Layout {
         Layout { settings, tokens }
     }
 
+    /// Gives all tokens the same segment.
+    pub fn without_segments(mut self) -> Self {
+        self.tokens.segments = 0;
+        self
+    }
+
     /// Returns the settings of the selector.
     pub fn settings(&self) -> &SelectorSettings {
         &self.settings

@@ -77,6 +77,10 @@ impl Selector {
         let network = opened.folder.network()?;
         let tokenizer = opened.folder.tokenizer()?;
         let layout = Layout::new(opened.settings, &tokenizer, &network.embeddings)?;
+        let layout = match opened.is_own || tokenizer.has_segments() {
+            true => layout,
+            false => layout.without_segments(),
+        };
         let fingerprint = fingerprint(&opened)?;
         let backend = open::selector_engine(&network, device, precision)?;
         Ok(Selector {
