@@ -40,6 +40,7 @@ mod moving;
 mod page;
 mod pulls;
 mod search;
+mod selector;
 #[cfg(feature = "serve")]
 mod serve;
 mod settings;

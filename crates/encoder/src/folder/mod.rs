@@ -30,6 +30,9 @@ pub use save::{SavedModel, save};
 pub use heads::MlmHead;
 pub use tokenizer::{Added, Additions, Specials, TokenizedText, Tokenizer, save_extended};
 
+/// File that marks the folder of a selector, and that contains its settings.
+pub(crate) const SELECTOR: &str = "selector.json";
+
 /// Purpose of a model: it computes vectors of texts, or scores of pairs of texts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Purpose {
@@ -67,6 +70,10 @@ impl ModelFolder {
             return Err(Error::input(format!("{} {what}", path.display())).with_hint(
                 "use the folder that contains config.json, or the name of a model (see `turnwise model list`)",
             ));
+        }
+        if purpose == Purpose::Vectors && path.join(SELECTOR).is_file() {
+            return Err(Error::input(format!("{} is a selector, which scores texts, not an encoder", path.display()))
+                .with_hint("use it with `turnwise respond --selector`, `search --rerank selector:` or `bench response -r selector:`"));
         }
         let modules = match purpose {
             Purpose::Vectors => modules::Modules::read(path)?,

@@ -16,11 +16,8 @@ use super::{
 };
 use crate::{
     Network,
-    folder::{Architecture, ModelFolder, Pipeline, Tokenizer, save},
+    folder::{Architecture, ModelFolder, Pipeline, SELECTOR, Tokenizer, save},
 };
-
-/// File with the settings of a selector.
-const SETTINGS: &str = "selector.json";
 
 /// Function that converts the output of the head to the shown score.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -68,7 +65,7 @@ impl SelectorFolder {
     pub(super) fn open(path: &Path) -> Result<Self> {
         let folder = ModelFolder::open_scorer(path)?;
         let config = folder.config();
-        let file: Option<File> = crate::folder::parse_json(&path.join(SETTINGS))?;
+        let file: Option<File> = crate::folder::parse_json(&path.join(SELECTOR))?;
         let positions = folder.pipeline().max_tokens;
         let (settings, single, is_own) = match &file {
             Some(file) => (file.settings, file.single_layer, true),
@@ -83,7 +80,7 @@ impl SelectorFolder {
             }
         };
         settings.check(config.max_tokens()).map_err(|e| {
-            Error::data(format!("{}: {e}", path.join(SETTINGS).display())).with_hint("train the selector again")
+            Error::data(format!("{}: {e}", path.join(SELECTOR).display())).with_hint("train the selector again")
         })?;
         let head = Head::read(
             folder.weights(),
@@ -113,7 +110,7 @@ pub fn is_selector(folder: &Path) -> bool {
             classes.iter().any(|class| class.as_str().is_some_and(|c| c.ends_with("ForSequenceClassification")))
         })
     };
-    folder.join(SETTINGS).is_file()
+    folder.join(SELECTOR).is_file()
         || kind("config_sentence_transformers.json", "model_type").is_some_and(|kind| kind == "CrossEncoder")
         || (!folder.join("modules.json").exists() && kind("config.json", "architectures").is_some_and(classifies))
 }
@@ -202,6 +199,6 @@ pub fn save_selector(path: &Path, selector: &SavedSelector) -> Result<()> {
     files.push(("config_sentence_transformers.json".into(), format!("{own:#}\n")));
     let file = File { settings: *settings, single_layer: head.hidden.is_none() };
     let file = serde_json::to_value(&file).map_err(|e| Error::Internal(e.to_string()))?;
-    files.push((SETTINGS.into(), format!("{file:#}\n")));
+    files.push((SELECTOR.into(), format!("{file:#}\n")));
     save::save_files(path, &files, &model, architecture.prefix(), head.tensors(architecture, architecture.prefix()))
 }

@@ -1,7 +1,7 @@
 //! Model card: the `README.md` in the folder of a trained model.
 
 use super::{Gain, evaluations::Selection};
-use crate::recipe::ResolvedRecipe;
+use crate::{objectives::Output, recipe::ResolvedRecipe};
 
 /// Facts of a run for the model card.
 pub(super) struct Card<'a> {
@@ -60,6 +60,28 @@ impl Card<'_> {
         };
         let base_model =
             self.repository.map_or_else(String::new, |repository| format!("base_model: {repository}\n"));
+        let version = env!("CARGO_PKG_VERSION");
+        if objective.output == Output::Selector {
+            return format!(
+                "---\nlibrary_name: turnwise\npipeline_tag: text-ranking\n{base_model}tags:\n- turnwise\n---\n\n# {base}, trained to \
+                 select responses\n\nTrained by turnwise {version} on {dialogues} dialogues with {turns} turns, without labels, with the \
+                 objective `{}`: {how}.{loss}\n{gains}\nHash of the dialogues: `{data}`. A selector that suits these dialogues may not \
+                 suit others. Compare it with {base} on your own data before you use it:\n\n    turnwise bench {} -r model:{} -r \
+                 selector:FOLDER\n\nUse it to suggest replies:\n\n    turnwise respond -i INDEX --context FILE --selector FOLDER\n\n\
+                 {loads}The license of {base} also applies to this model.\n",
+                objective.name,
+                objective.benchmark,
+                recipe.file.model,
+                gains = self.gains_table(),
+                loads = match recipe.trains_through_inputs() {
+                    true => "",
+                    false => {
+                        "It also works with sentence-transformers (`CrossEncoder(\"FOLDER\")`); in the context, every turn ends with \
+                         `[EOU]`. "
+                    }
+                },
+            );
+        }
         format!(
             "---\nlibrary_name: sentence-transformers\npipeline_tag: sentence-similarity\n{base_model}tags:\n- \
              sentence-transformers\n- turnwise\n---\n\n# {base}, trained on dialogues\n\nTrained by turnwise {version} on \
@@ -72,7 +94,6 @@ impl Card<'_> {
             objective = objective.name,
             start = recipe.file.model,
             gains = self.gains_table(),
-            version = env!("CARGO_PKG_VERSION"),
         )
     }
 

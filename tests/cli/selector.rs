@@ -1,0 +1,217 @@
+//! Tests of selectors: training, response selection, reranking, replies and errors.
+
+use std::fs;
+
+use serde_json::{Value, json};
+
+use crate::{
+    support::{SAMPLES, Turnwise, lines},
+    train::{trained, with_encoder},
+};
+
+/// Trains a small selector in the folder `run`.
+fn train(t: &Turnwise, run: &str, options: &str) {
+    t.ok(&format!(
+        "train selector --corpus {SAMPLES} -m ./small --steps 12 --batch 6 --learning-rate 1e-3 --evaluate-every 0 --held-out 0 \
+         {options} -o {run}"
+    ));
+}
+
+#[test]
+fn a_selector_is_trained_evaluated_and_saved() {
+    let t = with_encoder();
+    t.ok(&format!("bench build response {SAMPLES} -o responses.jsonl"));
+    for (run, options) in [("tokens", ""), ("sentences", "--history sentences --first-weight 0.25")] {
+        let outcome = t.run(&format!(
+            "train selector --corpus {SAMPLES} -m ./small --steps 12 --batch 6 --learning-rate 1e-3 {options} -o {run}"
+        ));
+        outcome.says(0, &["every turn ends with [EOU], a new token", "selector from ./small"]);
+        assert!(outcome.out.contains("R@1 of ten responses to "), "{outcome:?}");
+        assert!(outcome.out.contains("(selected by the held-out dialogues)"), "{outcome:?}");
+        let settings: Value = serde_json::from_str(&t.read(&format!("{run}/model/selector.json"))).unwrap();
+        assert_eq!(settings["history"], run);
+        let card = t.read(&format!("{run}/model/README.md"));
+        assert!(card.contains("turnwise respond") && !card.contains("SentenceTransformer("), "{card}");
+        // The folder of the run, or of its model.
+        for selector in [format!("./{run}"), format!("./{run}/model")] {
+            let found = t.json(&format!("bench response responses.jsonl -r selector:{selector}"));
+            let recall = found.to_string();
+            assert!(recall.contains("R@1"), "{recall}");
+        }
+        t.run(&format!("embed {SAMPLES} --model ./{run}/model -o x.npy"))
+            .says(2, &["is a selector, which scores texts, not an encoder"]);
+    }
+    let recipe = t.read("sentences/recipe.toml");
+    assert!(recipe.contains("first_weight = 0.25") && recipe.contains("max_tokens = 64"), "{recipe}");
+    t.run("bench response responses.jsonl -r selector:./small").says(2, &["small is not a selector, but an encoder"]);
+    t.run("bench response responses.jsonl -r selector").says(2, &["selector:DIR"]);
+}
+
+#[test]
+fn a_killed_training_of_a_selector_resumes_to_the_same_selector() {
+    let t = with_encoder();
+    for (kind, options) in [("t", "--history tokens"), ("s", "--history sentences --negatives 2 --hard-negatives 1")] {
+        train(&t, &format!("{kind}-whole"), options);
+        let command = format!(
+            "train selector --corpus {SAMPLES} -m ./small --steps 12 --batch 6 --learning-rate 1e-3 --evaluate-every 0 --held-out 0 \
+             --checkpoint-every 2 {options} -o {kind}-killed"
+        );
+        let mut child = t.command(&command.split_whitespace().collect::<Vec<_>>()).spawn().unwrap();
+        while !t.path(&format!("{kind}-killed/checkpoints")).exists() && child.try_wait().unwrap().is_none() {
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        }
+        child.kill().unwrap();
+        child.wait().unwrap();
+        t.ok(&format!("{command} --resume"));
+        assert_eq!(trained(&t, &format!("{kind}-killed")), trained(&t, &format!("{kind}-whole")), "{kind}");
+    }
+}
+
+#[test]
+fn post_training_ends_in_an_encoder_from_which_a_selector_starts() {
+    let t = with_encoder();
+    t.ok(&format!(
+        "train post-training --corpus {SAMPLES} -m ./small --steps 6 --batch 6 --learning-rate 1e-3 -o post"
+    ));
+    t.ok(&format!("embed {SAMPLES} --model ./post/model -o x.npy"));
+    let config: Value = serde_json::from_str(&t.read("post/model/config.json")).unwrap();
+    assert_eq!(config["vocab_size"], 78);
+    let outcome = t.run(&format!(
+        "train selector --corpus {SAMPLES} -m ./post/model --steps 4 --batch 4 --evaluate-every 0 --held-out 0 -o replies"
+    ));
+    outcome.says(0, &["selector from ./post/model"]);
+    assert!(!outcome.err.contains("a new token"), "{outcome:?}");
+}
+
+#[test]
+fn a_selector_chooses_replies_and_reranks() {
+    let t = with_encoder();
+    train(&t, "replies", "");
+    t.ok(&format!("ingest -i chats {SAMPLES} --no-encode"));
+    t.ok("encode -i chats --model ./small");
+    t.write("chat.txt", "hello\nmy card was stolen\n");
+    t.write("macros.txt", "I blocked your card.\n\nYour parcel is on its way.\nok\n");
+    let plain = t.json("respond -i chats --context chat.txt");
+    assert_eq!(plain["schema"], "turnwise/respond/1");
+    let chosen = t.json("respond -i chats --context chat.txt --selector ./replies -k 3");
+    let replies = chosen["replies"].as_array().unwrap();
+    assert_eq!(replies.len(), 3);
+    let scores: Vec<f64> = replies.iter().map(|reply| reply["score"].as_f64().unwrap()).collect();
+    assert!(scores.is_sorted_by(|a, b| a >= b) && scores.iter().all(|s| (0.0..=1.0).contains(s)), "{scores:?}");
+    assert!(replies[0]["said"]["answered"]["text"].is_string());
+    let agents = t.json("respond -i chats --context chat.txt --selector ./replies --role agent");
+    assert!(agents["replies"].as_array().unwrap().iter().all(|r| r["said"]["turn"]["role"] == "agent"));
+    // Candidates need no index with vectors, and the numbers are lines without the blank ones.
+    let best = t.json("respond -i chats --context chat.txt --selector ./replies --candidates macros.txt");
+    let mut candidates: Vec<u64> =
+        best["replies"].as_array().unwrap().iter().map(|r| r["candidate"].as_u64().unwrap()).collect();
+    candidates.sort_unstable();
+    assert_eq!(candidates, [0, 1, 2]);
+    t.run("respond -i chats hello --selector ./replies").says(0, &[]);
+    let outcome = t.run("respond -i chats hello");
+    assert!(outcome.out.contains("in answer to: ") && outcome.err.contains("turnwise train selector"), "{outcome:?}");
+    // The score of a reranked hit is that of the selector.
+    let found = t.json("search -i chats refund --rerank selector:./replies -k 5");
+    let hits = found["hits"].as_array().unwrap();
+    let scores: Vec<f64> = hits.iter().map(|hit| hit["score"].as_f64().unwrap()).collect();
+    assert!(scores.is_sorted_by(|a, b| a >= b) && scores.iter().all(|s| (0.0..=1.0).contains(s)), "{scores:?}");
+    let explained = t.ok("search -i chats refund --rerank selector:./replies --explain");
+    assert!(explained.contains("score of the selector; rank "), "{explained}");
+    t.write("queries.jsonl", "refund\nparcel\n");
+    let batch = t.ok("search -i chats --queries queries.jsonl --rerank selector:./replies");
+    assert_eq!(lines(&batch)[0]["hits"], found_of(&t, "refund")["hits"]);
+}
+
+fn found_of(t: &Turnwise, query: &str) -> Value {
+    t.json(&format!("search -i chats {query} --rerank selector:./replies"))
+}
+
+#[test]
+fn wrong_uses_of_selectors_are_reported() {
+    let t = with_encoder();
+    train(&t, "replies", "");
+    t.ok(&format!("ingest -i chats {SAMPLES} --no-encode"));
+    t.ok("encode -i chats --model ./small");
+    t.write("blank.txt", "\n \n");
+    t.write("long.txt", "a b c d ".repeat(2_500) + "\n");
+    let on = format!("--corpus {SAMPLES} -m ./small -o run");
+    for (command, texts) in [
+        ("search -i chats x --rerank selector", vec!["selector:MODEL"]),
+        ("search -i chats x --rerank maxsi", vec!["unknown reranking method `maxsi`", "maxsim"]),
+        ("search -i chats x --rerank selector:./nowhere", vec!["nowhere"]),
+        ("search -i chats x --of dialogues --rerank selector:./replies", vec!["only with a query and for utterances"]),
+        ("search -i chats x --rerank selector:./small", vec!["is not a selector, but an encoder"]),
+        ("respond -i chats --context blank.txt", vec!["blank.txt has no text"]),
+        ("respond -i chats hello --candidates blank.txt", vec!["blank.txt has no text"]),
+        ("respond -i chats", vec!["required"]),
+    ] {
+        let outcome = t.run(command);
+        assert!(outcome.code > 0, "{command}: {outcome:?}");
+        texts.iter().for_each(|text| assert!(outcome.err.contains(text), "{command}: {outcome:?}"));
+    }
+    // A context and a candidate of 10,000 tokens are cut, with a warning for the candidate.
+    let outcome = t.run("respond -i chats --context long.txt --selector ./replies --candidates long.txt");
+    outcome.says(0, &["warning: number of replies that are too long for the selector"]);
+    for (options, texts) in [
+        ("--first-weight 0.5", ["first_weight has no effect: the history consists of tokens", "--history sentences"]),
+        ("--history sentences --first-weight 1.5", ["the weight of the first layer cannot be 1.5", "0.4"]),
+        ("--history sentences --frame none --sentence-pooling cls", ["`cls` needs [CLS]", "cls-sep"]),
+        ("--history words", ["unknown kind of history `words`", "tokens"]),
+        ("--dev sr:x.txt", ["a selector cannot be evaluated on the task sr", "--dev response:FILE"]),
+        ("--max-tokens 8", ["a selector cannot read 8 tokens", "use 16 to 64"]),
+    ] {
+        t.write("x.txt", "1\ta\tb\n");
+        let outcome = t.run(&format!("train selector {options} {on}"));
+        outcome.says(2, &texts);
+        assert!(!t.path("run").exists(), "{options}");
+    }
+    t.run(&format!("train simcse --history sentences {on}")).says(2, &["simcse has no selector", "--history"]);
+    // A damaged head is found.
+    let path = t.path("replies/model/selector.json");
+    let settings = fs::read_to_string(&path).unwrap();
+    fs::write(&path, settings.replace("\"max_tokens\": 64", "\"max_tokens\": 6400")).unwrap();
+    t.run("respond -i chats hello --selector ./replies").says(3, &["selector.json", "6400 tokens"]);
+    fs::write(&path, settings.replace("eou", "eo")).unwrap();
+    t.run("respond -i chats hello --selector ./replies").says(3, &["selector.json"]);
+}
+
+#[cfg(feature = "serve")]
+#[test]
+fn a_server_uses_its_selector() {
+    use crate::http::Server;
+
+    let t = with_encoder();
+    train(&t, "replies", "");
+    t.ok(&format!("ingest -i chats {SAMPLES} --no-encode"));
+    t.ok("encode -i chats --model ./small");
+    let server = Server::start(&t, "-i chats --selector ./replies");
+    let context = json!(["hello", "my card was stolen"]);
+    let candidates = json!(["I blocked your card.", "Your parcel is on its way.", "ok"]);
+    let typed = t.json("respond -i chats --turn hello --turn stolen --selector ./replies");
+    let found = server.post("/v1/respond", &json!({"context": ["hello", "stolen"]})).json(200);
+    assert_eq!(found["replies"], typed["replies"]);
+    let by_cosine =
+        server.post("/v1/respond", &json!({"context": context, "candidates": candidates, "select": false})).json(200);
+    let selected = server.post("/v1/respond", &json!({"context": context, "candidates": candidates})).json(200);
+    let scores = |found: &Value| -> Vec<f64> {
+        found["replies"].as_array().unwrap().iter().map(|r| r["score"].as_f64().unwrap()).collect()
+    };
+    assert_ne!(scores(&by_cosine), scores(&selected));
+    let ranked =
+        server.post("/v1/rerank", &json!({"query": "my card was stolen", "documents": candidates})).json(200);
+    assert_eq!(ranked["model"], "replies/model");
+    let by_encoder = json!({"query": "my card was stolen", "documents": candidates, "model": "small"});
+    assert_ne!(server.post("/v1/rerank", &by_encoder).json(200)["results"], ranked["results"]);
+    let request = json!({"query": "refund", "rerank": {"by": "selector"}, "k": 5});
+    let hits = server.post("/v1/search", &request).json(200);
+    assert_eq!(hits["hits"], t.json("search -i chats refund --rerank selector:./replies -k 5")["hits"]);
+    let call = json!({
+        "jsonrpc": "2.0", "id": 1, "method": "tools/call",
+        "params": {"name": "respond", "arguments": {"context": ["hello", "stolen"], "k": 5}},
+    });
+    let answer = server.post("/mcp", &call).json(200);
+    assert!(answer["result"].to_string().contains("replies"), "{answer}");
+    // Without a selector, a request for it is refused.
+    let server = Server::start(&t, "-i chats");
+    server.post("/v1/search", &request).says(400, &["there is no selector"]);
+}
