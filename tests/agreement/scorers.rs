@@ -12,7 +12,7 @@ use turnwise_encoder::{
     DeviceChoice, Precision,
     folder::{Additions, ModelFolder, save_extended},
     selector::{
-        Divider, EOU, Head, HeadActivation, History, SavedSelector, Selector, SelectorSettings, is_selector,
+        Divider, EOU, Head, HeadActivation, HeadKind, History, SavedSelector, Selector, SelectorSettings, is_selector,
         save_selector,
     },
 };
@@ -108,12 +108,13 @@ fn a_selector_of_tokens_opens_in_sentence_transformers_with_the_same_scores() {
         let width = network.shape.hidden;
         let architecture = base.config().architecture;
         let hidden = (numbers(1, width * width), numbers(2, width), HeadActivation::of(architecture));
-        let head = Head { hidden: Some(hidden), weight: numbers(3, width), bias: 0.3 };
+        let head = Head { hidden: Some(hidden), weight: numbers(3, width), bias: 0.3, scale: None };
         let settings = SelectorSettings {
             history: History::Tokens,
             max_tokens: base.config().max_tokens(),
             // The tokenizer of XLM-RoBERTa adds a space around a special token within a text.
             divider: if name == "xlm-roberta" { Divider::None } else { Divider::Eou },
+            head: HeadKind::Pooler,
             sentences: None,
         };
         let saved = SavedSelector {

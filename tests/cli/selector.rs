@@ -21,7 +21,9 @@ fn train(t: &Turnwise, run: &str, options: &str) {
 fn a_selector_is_trained_evaluated_and_saved() {
     let t = with_encoder();
     t.ok(&format!("bench build response {SAMPLES} -o responses.jsonl"));
-    for (run, options) in [("tokens", ""), ("sentences", "--history sentences --first-weight 0.25")] {
+    let runs =
+        [("tokens", "--head matching"), ("sentences", "--history sentences --first-weight 0.25 --sentence-segment")];
+    for (run, options) in runs {
         let outcome = t.run(&format!(
             "train selector --corpus {SAMPLES} -m ./small --steps 12 --batch 6 --learning-rate 1e-3 {options} -o {run}"
         ));

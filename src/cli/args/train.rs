@@ -11,7 +11,7 @@ use turnwise_train::{
     objectives::definition::Role,
     optimizer::Shape,
     recipe::{
-        Aggregation, DevTask, Divider, Frame, History, ObjectiveName, Profile, SelectorRecipe, SentencePooling,
+        Aggregation, DevTask, Divider, Frame, HeadKind, History, ObjectiveName, Profile, SelectorRecipe, SentencePooling,
     },
     run::evaluations::Selection,
 };
@@ -364,6 +364,12 @@ pub(crate) struct SelectorArgs {
     /// Token after every turn of the context: eou or none [default: eou]
     #[arg(long, value_name = "TOKEN", value_parser = parse_value::<Divider>)]
     pub(crate) divider: Option<Divider>,
+    /// Layers that compute the score: pooler, cls or matching [default: pooler; with --history sentences: cls]
+    ///
+    /// pooler: the head of BERT for sequence classification, which sentence-transformers knows. cls: a single layer on the
+    /// first token. matching: cls, plus the cosine of the mean states of the context and of the response.
+    #[arg(long, value_name = "KIND", value_parser = parse_value::<HeadKind>)]
+    pub(crate) head: Option<HeadKind>,
     /// With --history sentences: special tokens around each turn, cls-sep, cls-eou, eou or none [default: cls-sep]
     #[arg(long, value_name = "TOKENS", value_parser = parse_value::<Frame>)]
     pub(crate) frame: Option<Frame>,
@@ -395,6 +401,7 @@ impl SelectorArgs {
         let merged = SelectorRecipe {
             history: self.history.or(known.history),
             divider: self.divider.or(known.divider),
+            head: self.head.or(known.head),
             turn_tokens: self.turn_tokens.or(known.turn_tokens),
             frame: self.frame.or(known.frame),
             pooling: self.sentence_pooling.or(known.pooling),

@@ -12,7 +12,7 @@ use turnwise_core::error::{Error, Result};
 
 use super::{
     head::Head,
-    settings::{Divider, History, SelectorSettings},
+    settings::{Divider, HeadKind, History, SelectorSettings},
 };
 use crate::{
     Network,
@@ -40,15 +40,6 @@ impl ScoreActivation {
     }
 }
 
-/// Contents of `selector.json`.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-struct File {
-    #[serde(flatten)]
-    settings: SelectorSettings,
-    /// True if the head is a single layer.
-    single_layer: bool,
-}
-
 /// A selector in a folder.
 #[derive(Debug)]
 pub(super) struct SelectorFolder {
@@ -65,20 +56,16 @@ impl SelectorFolder {
     pub(super) fn open(path: &Path) -> Result<Self> {
         let folder = ModelFolder::open_scorer(path)?;
         let config = folder.config();
-        let file: Option<File> = crate::folder::parse_json(&path.join(SELECTOR))?;
+        let file: Option<SelectorSettings> = crate::folder::parse_json(&path.join(SELECTOR))?;
         let positions = folder.pipeline().max_tokens;
-        let (settings, single, is_own) = match &file {
-            Some(file) => (file.settings, file.single_layer, true),
-            None => {
-                let settings = SelectorSettings {
-                    history: History::Tokens,
-                    max_tokens: positions,
-                    divider: Divider::None,
-                    sentences: None,
-                };
-                (settings, false, false)
-            }
-        };
+        let is_own = file.is_some();
+        let settings = file.unwrap_or(SelectorSettings {
+            history: History::Tokens,
+            max_tokens: positions,
+            divider: Divider::None,
+            head: HeadKind::Pooler,
+            sentences: None,
+        });
         settings.check(config.max_tokens()).map_err(|e| {
             Error::data(format!("{}: {e}", path.join(SELECTOR).display())).with_hint("train the selector again")
         })?;
@@ -87,7 +74,7 @@ impl SelectorFolder {
             config.architecture,
             folder.prefix(),
             config.shape.hidden,
-            single,
+            settings.head,
         );
         let head = head.map_err(|e| match is_own {
             true => e,
@@ -179,7 +166,8 @@ pub fn save_selector(path: &Path, selector: &SavedSelector) -> Result<()> {
             let mut config: Value =
                 serde_json::from_str(text).map_err(|e| Error::Internal(format!("config.json: {e}")))?;
             // Only tokens as input and two layers as head make a model of transformers.
-            config["architectures"] = json!([match head.hidden.is_some() {
+            let is_common = settings.head == HeadKind::Pooler && settings.history == History::Tokens;
+            config["architectures"] = json!([match is_common {
                 true => architecture.class().replace("Model", "ForSequenceClassification"),
                 false => "TurnwiseSelector".to_owned(),
             }]);
@@ -197,8 +185,7 @@ pub fn save_selector(path: &Path, selector: &SavedSelector) -> Result<()> {
         "turnwise": { "base": base },
     });
     files.push(("config_sentence_transformers.json".into(), format!("{own:#}\n")));
-    let file = File { settings: *settings, single_layer: head.hidden.is_none() };
-    let file = serde_json::to_value(&file).map_err(|e| Error::Internal(e.to_string()))?;
+    let file = serde_json::to_value(settings).map_err(|e| Error::Internal(e.to_string()))?;
     files.push((SELECTOR.into(), format!("{file:#}\n")));
     save::save_files(path, &files, &model, architecture.prefix(), head.tensors(architecture, architecture.prefix()))
 }

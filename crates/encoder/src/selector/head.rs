@@ -1,9 +1,16 @@
 //! Heads, which reduce the hidden state of the first token to one score.
 
 use serde::{Deserialize, Serialize};
-use turnwise_core::error::{Error, Result};
+use turnwise_core::{
+    error::{Error, Result},
+    vectors::cosine,
+};
 
+use super::settings::HeadKind;
 use crate::folder::{Architecture, weights::Weights};
+
+/// Name of the scale in the weight files.
+const SCALE: &str = "matching.scale";
 
 /// Layer or layers that compute the score from the hidden state of the first token.
 #[derive(Debug, Clone, PartialEq)]
@@ -14,6 +21,8 @@ pub struct Head {
     pub weight: Vec<f32>,
     /// Bias of the scoring layer.
     pub bias: f32,
+    /// Scale of the cosine of the context and the response; `None` if the score does not depend on it.
+    pub scale: Option<f32>,
 }
 
 /// Activation function of the layer before the scoring layer.
@@ -45,9 +54,19 @@ impl HeadActivation {
 }
 
 impl Head {
-    /// Returns the score of a hidden state.
-    pub fn score(&self, state: &[f32]) -> f32 {
+    /// Returns the score of a response. `states` has the state of the first token and, if the head reads them, the mean
+    /// states of the context and of the response.
+    pub fn score(&self, states: &[f32]) -> f32 {
         let dot = |weights: &[f32], x: &[f32]| weights.iter().zip(x).map(|(w, x)| w * x).sum::<f32>();
+        let (state, means) = states.split_at(self.weight.len());
+        let matching = self.scale.map_or(0.0, |scale| {
+            let (context, response) = means.split_at(means.len() / 2);
+            scale * cosine(context, response)
+        });
+        matching + self.of_first(state, &dot)
+    }
+
+    fn of_first(&self, state: &[f32], dot: &dyn Fn(&[f32], &[f32]) -> f32) -> f32 {
         match &self.hidden {
             None => dot(&self.weight, state) + self.bias,
             Some((weight, bias, activation)) => {
@@ -60,19 +79,19 @@ impl Head {
     }
 
     /// Reads the head of a model for sequence classification with one label. `prefix` is the prefix of the names of the
-    /// network's tensors. If `single` is true, the head is one layer.
+    /// network's tensors.
     pub(super) fn read(
         weights: &Weights,
         architecture: Architecture,
         prefix: &str,
         width: usize,
-        single: bool,
+        kind: HeadKind,
     ) -> Result<Self> {
         let names = HeadNames::of(architecture, prefix);
         let read = |name: String, dims: &[usize]| weights.expect(&name, dims)?.numbers();
-        let hidden = match single {
-            true => None,
-            false => Some((
+        let hidden = match kind {
+            HeadKind::Cls | HeadKind::Matching => None,
+            HeadKind::Pooler => Some((
                 read(format!("{}.weight", names.hidden), &[width, width])?,
                 read(format!("{}.bias", names.hidden), &[width])?,
                 HeadActivation::of(architecture),
@@ -81,7 +100,11 @@ impl Head {
         let weight = read(format!("{}.weight", names.score), &[1, width])?;
         let bias = read(format!("{}.bias", names.score), &[1])?;
         let bias = bias.first().copied().ok_or_else(|| Error::Internal("the bias is missing".to_owned()))?;
-        Ok(Head { hidden, weight, bias })
+        let scale = match kind {
+            HeadKind::Matching => read(SCALE.to_owned(), &[1])?.first().copied(),
+            _ => None,
+        };
+        Ok(Head { hidden, weight, bias, scale })
     }
 
     /// Returns the tensors of the head with their names and shapes.
@@ -95,6 +118,7 @@ impl Head {
         }
         all.push((format!("{}.weight", names.score), vec![1, width], self.weight.clone()));
         all.push((format!("{}.bias", names.score), vec![1], vec![self.bias]));
+        all.extend(self.scale.map(|scale| (SCALE.to_owned(), vec![1], vec![scale])));
         all
     }
 }

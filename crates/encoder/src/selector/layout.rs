@@ -1,8 +1,10 @@
 //! Input sequences of a selector, from the tokens of the context turns and of a response.
 
+use std::ops::Range;
+
 use turnwise_core::error::{Error, Result};
 
-use super::settings::{Divider, Frame, SelectorSettings, SentencePooling, SentenceSettings};
+use super::settings::{Divider, Frame, HeadKind, SelectorSettings, SentencePooling, SentenceSettings};
 use crate::{Part, Sequence, folder::Tokenizer, network::Embeddings};
 
 /// Name of the token that ends an utterance.
@@ -37,13 +39,30 @@ pub struct Pair {
     pub sequence: Sequence,
     /// Index of each placeholder in the sequence, and index of the turn whose vector replaces it.
     pub vectors: Vec<(u32, u32)>,
+    /// Range of the context in the sequence.
+    pub context: Range<usize>,
     /// Range of the response in the sequence.
-    pub response: std::ops::Range<usize>,
+    pub response: Range<usize>,
     /// Number of context tokens, or of context turns if they are vectors, that were cut off because the sequence was
     /// too long.
     pub cut_context: usize,
     /// Number of response tokens that were cut off.
     pub cut_response: usize,
+}
+
+impl Pair {
+    /// Returns the terms of the states that the head reads: of the first token, and, for the head `matching`, of the means
+    /// of the context and of the response.
+    pub fn terms(&self, head: HeadKind) -> Vec<Vec<Part>> {
+        let mean = |rows: &Range<usize>| {
+            vec![Part { weight: 1.0 / rows.len().max(1) as f32, rows: rows.clone() }]
+        };
+        let first = vec![Part { rows: 0..1, weight: 1.0 }];
+        match head {
+            HeadKind::Pooler | HeadKind::Cls => vec![first],
+            HeadKind::Matching => vec![first, mean(&self.context), mean(&self.response)],
+        }
+    }
 }
 
 /// A turn as the input of a network, and the terms of its sentence vector.
@@ -93,6 +112,11 @@ impl Layout {
     pub fn without_segments(mut self) -> Self {
         self.tokens.segments = 0;
         self
+    }
+
+    /// Returns the special tokens.
+    pub fn special_tokens(&self) -> &LayoutTokens {
+        &self.tokens
     }
 
     /// Returns the settings of the selector.
@@ -185,7 +209,8 @@ impl Layout {
             segments
         });
         let sequence = Sequence { types: segments, ..Sequence::new(ids) };
-        Pair { sequence, vectors, response: start..start + response.len(), cut_context, cut_response }
+        let context = self.tokens.before.len()..self.tokens.before.len() + context.len();
+        Pair { sequence, vectors, context, response: start..start + response.len(), cut_context, cut_response }
     }
 
     /// Builds the sequence of a context turn. A turn that is too long keeps its first tokens.
@@ -225,8 +250,8 @@ impl Layout {
 }
 
 /// Returns the terms with their weights, without empty terms and without terms of weight 0.
-fn terms_of(terms: &[(std::ops::Range<usize>, f32)]) -> Vec<Part> {
-    let is_used = |(rows, weight): &&(std::ops::Range<usize>, f32)| !rows.is_empty() && *weight != 0.0;
+fn terms_of(terms: &[(Range<usize>, f32)]) -> Vec<Part> {
+    let is_used = |(rows, weight): &&(Range<usize>, f32)| !rows.is_empty() && *weight != 0.0;
     terms.iter().filter(is_used).map(|(rows, weight)| Part { rows: rows.clone(), weight: *weight }).collect()
 }
 

@@ -29,7 +29,7 @@ use crate::{
 pub use folder::{SavedSelector, ScoreActivation, is_selector, save_selector};
 pub use head::{Head, HeadActivation};
 pub use layout::{EOU, Layout, LayoutTokens, Pair, SENTENCE_SEGMENTS, Utterance};
-pub use settings::{Divider, Frame, History, SelectorSettings, SentencePooling, SentenceSettings};
+pub use settings::{Divider, Frame, HeadKind, History, SelectorSettings, SentencePooling, SentenceSettings};
 
 /// Scores responses to contexts.
 pub struct Selector {
@@ -173,6 +173,7 @@ impl Selector {
                 };
                 selected.cut_context = selected.cut_context.max(pair.cut_context);
                 selected.cut_responses += usize::from(pair.cut_response > 0);
+                let pools = pair.terms(self.settings().head);
                 let mut sequence = pair.sequence;
                 selected.tokens += sequence.len() as u64;
                 if let (Some(vectors), Some((_, first))) = (&vectors, pair.vectors.first()) {
@@ -189,13 +190,13 @@ impl Selector {
                     let tokens = pair.vectors.iter().map(|(token, _)| *token).collect();
                     sequence.vectors = Some(InputVectors { tokens, elements });
                 }
-                let first = vec![Part { rows: 0..1, weight: 1.0 }];
-                items.push(Item { input: items.len(), sequence, pools: vec![first] });
+                items.push(Item { input: items.len(), sequence, pools });
             }
             first_turn += turns.len();
             all.push(selected);
         }
-        let states = self.run(&items, items.len(), &[(self.layers, 1.0)])?;
+        let pools = items.first().map_or(1, |item| item.pools.len());
+        let states = self.run(&items, items.len(), &[(self.layers, 1.0)], pools)?;
         let mut outputs = states.rows().map(|state| self.head.score(state));
         for (selected, sample) in all.iter_mut().zip(&tokenized) {
             selected.outputs = outputs.by_ref().take(sample.responses.len()).collect();
@@ -203,8 +204,10 @@ impl Selector {
         Ok(all)
     }
 
-    fn run(&self, items: &[Item], inputs: usize, layers: &[(usize, f32)]) -> Result<Vectors> {
-        run_items(self.backend.as_ref(), &self.budget, layers, &[Reduction::Sum], items, inputs)
+    /// Runs the network and computes `pools` weighted sums of states per item.
+    fn run(&self, items: &[Item], inputs: usize, layers: &[(usize, f32)], pools: usize) -> Result<Vectors> {
+        let reductions = vec![Reduction::Sum; pools];
+        run_items(self.backend.as_ref(), &self.budget, layers, &reductions, items, inputs)
     }
 
     fn tokenize(&self, sample: &Sample<'_>) -> Result<Tokenized> {
@@ -268,7 +271,7 @@ impl Selector {
                 .enumerate()
                 .map(|(n, (turn, terms))| Item { input: n, sequence: turn.sequence.clone(), pools: vec![terms] })
                 .collect();
-            let vectors = self.run(&items, inputs, &layers)?;
+            let vectors = self.run(&items, inputs, &layers, 1)?;
             for n in 0..inputs {
                 sum.row_mut(n).iter_mut().zip(vectors.row(n)).for_each(|(sum, more)| *sum += more);
             }
@@ -301,7 +304,8 @@ fn fingerprint(opened: &folder::SelectorFolder) -> Result<Fingerprint> {
     all.text("model", opened.folder.fingerprint()?)
         .text("settings", format_args!("{:?} {}", opened.settings, opened.is_own))
         .part("head", &bytes_of(&head.weight))
-        .part("bias", &head.bias.to_le_bytes());
+        .part("bias", &head.bias.to_le_bytes())
+        .text("scale", format_args!("{:?}", head.scale.map(f32::to_bits)));
     if let Some((weight, bias, activation)) = &head.hidden {
         all.text("hidden", format_args!("{activation:?}"))
             .part("weight", &bytes_of(weight))

@@ -15,6 +15,8 @@ pub struct SelectorSettings {
     pub max_tokens: usize,
     /// Token between the context turns.
     pub divider: Divider,
+    /// Layers that compute the score.
+    pub head: HeadKind,
     /// Settings of the sentence vectors; `None` if the context turns are tokens.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sentences: Option<SentenceSettings>,
@@ -106,6 +108,19 @@ named! {
 }
 
 named! {
+    /// Layers that compute the score of a response from the hidden states.
+    HeadKind, "head":
+    /// The head of BERT for sequence classification: a square layer with tanh on the first token, and a scoring layer.
+    #[default]
+    Pooler = "pooler",
+    /// A single scoring layer on the first token.
+    Cls = "cls",
+    /// A single scoring layer on the first token, plus the cosine of the mean states of the context and of the response,
+    /// multiplied by a trained scale.
+    Matching = "matching",
+}
+
+named! {
     /// Token between the context turns.
     Divider, "divider":
     /// The token `[EOU]` (end of utterance) after every turn.
@@ -137,6 +152,17 @@ named! {
     Mean = "mean",
     /// The first token.
     Cls = "cls",
+}
+
+impl HeadKind {
+    /// Returns the default head: that of sequence classification for tokens, which other programs know, and that of the
+    /// paper for sentence vectors.
+    pub fn default_of(history: History) -> Self {
+        match history {
+            History::Tokens => HeadKind::Pooler,
+            History::Sentences => HeadKind::Cls,
+        }
+    }
 }
 
 impl SelectorSettings {

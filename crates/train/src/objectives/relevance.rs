@@ -20,7 +20,7 @@ use crate::{
 use turnwise_core::{error::Result, random::Random};
 use turnwise_encoder::{
     Sequence,
-    selector::{Divider, History, Layout, SelectorSettings},
+    selector::{Divider, HeadKind, History, Layout, SelectorSettings},
 };
 
 pub static RELEVANCE: Definition = Definition {
@@ -61,6 +61,7 @@ impl Relevance {
             history: History::Tokens,
             max_tokens,
             divider: Divider::Eou,
+            head: HeadKind::default(),
             sentences: None,
         };
         let embeddings = &setup.model.start().embeddings;

@@ -17,6 +17,7 @@ use super::{
 use crate::{
     data::TrainingSet,
     model::{Packed, Parameter},
+    ops::pool,
     run::evaluations::Selection,
 };
 use turnwise_core::{
@@ -25,7 +26,7 @@ use turnwise_core::{
 };
 use turnwise_encoder::{
     Part, Sequence,
-    selector::{Head, HeadActivation, History, Layout, Pair, SelectorSettings, Utterance},
+    selector::{Head, HeadActivation, HeadKind, Layout, Pair, SelectorSettings, Utterance},
 };
 
 pub static SELECTOR: Definition = Definition {
@@ -65,6 +66,8 @@ pub static SELECTOR: Definition = Definition {
     ..Definition::DEFAULT
 };
 
+/// Initial scale of the cosine in the head `matching`.
+const SCALE: f32 = 10.0;
 /// Maximum number of tokens of an utterance when hard negatives are mined.
 const MINED_TOKENS: usize = 64;
 /// Maximum number of draws for a negative. A drawn turn can be the same text as the true response.
@@ -85,9 +88,8 @@ pub struct Selector {
     pub activation: HeadActivation,
 }
 
-/// Returns the initial parameters of the head. A selector that reads tokens has the head of BERT for sequence
-/// classification, which starts with the pooling layer of the base model if it has one. A selector that reads sentence
-/// vectors has a single layer.
+/// Returns the initial parameters of the head. The square layer of the head `pooler` starts with the pooling layer of the
+/// base model if it has one.
 pub(super) fn start_heads(
     width: usize,
     settings: &SelectorSettings,
@@ -96,15 +98,23 @@ pub(super) fn start_heads(
     seed: u64,
 ) -> Result<Vec<Parameter>> {
     let mut heads = Vec::new();
-    if settings.history == History::Tokens {
+    if settings.head == HeadKind::Pooler {
         heads.extend(losses::pooler("selector.hidden", width, pooler, seed, 0, device)?);
     }
     heads.extend(losses::layer("selector.score", [1, width], seed, 1, device)?);
+    if settings.head == HeadKind::Matching {
+        heads.push(Parameter::new("selector.scale", vec![SCALE], &[1], false, device)?);
+    }
     Ok(heads)
 }
 
 /// Returns the head with the current values of its parameters.
-fn head_of(heads: &[Parameter], activation: HeadActivation) -> Result<Head> {
+fn head_of(heads: &[Parameter], kind: HeadKind, activation: HeadActivation) -> Result<Head> {
+    let (heads, scale) = match kind {
+        HeadKind::Matching => heads.split_at(heads.len().saturating_sub(1)),
+        _ => (heads, &[][..]),
+    };
+    let scale = scale.first().map(|scale| scale.numbers()).transpose()?;
     let (hidden, score) = heads.split_at(heads.len().saturating_sub(2));
     let [weight, bias] = score else {
         return Err(Error::Internal("the head has no scoring layer".to_owned()));
@@ -114,7 +124,7 @@ fn head_of(heads: &[Parameter], activation: HeadActivation) -> Result<Head> {
         _ => None,
     };
     let bias = bias.numbers()?.first().copied().unwrap_or_default();
-    Ok(Head { hidden, weight: weight.numbers()?, bias })
+    Ok(Head { hidden, weight: weight.numbers()?, bias, scale: scale.and_then(|scale| scale.first().copied()) })
 }
 
 impl Selector {
@@ -154,7 +164,8 @@ impl Objective for Selector {
     }
 
     fn selector(&self) -> Result<Option<(SelectorSettings, Head)>> {
-        Ok(Some((*self.layout.settings(), head_of(&self.heads, self.activation)?)))
+        let settings = *self.layout.settings();
+        Ok(Some((settings, head_of(&self.heads, settings.head, self.activation)?)))
     }
 
     fn examples(&self, data: &TrainingSet) -> Result<Vec<TurnLocation>> {
@@ -178,8 +189,10 @@ impl Objective for Selector {
             let labels = responses.iter().map(|response| f32::from(u8::from(response == truth))).collect();
             batch.add(&self.layout, &context, &responses, labels);
         }
-        let Batch { sequences, labels, encoded, terms, places } = batch;
-        let loss = Pairs { labels, heads: losses::tensors(&self.heads), activation: self.activation };
+        let Batch { sequences, labels, encoded, terms, places, states } = batch;
+        let kind = self.layout.settings().head;
+        let heads = losses::tensors(&self.heads);
+        let loss = Pairs { labels, states, heads, kind, activation: self.activation };
         let prepared = Prepared::new(&SELECTOR, sequences, examples.len(), loss);
         let utterances = (!encoded.is_empty()).then(|| Utterances { packed: Packed::new(encoded), terms, places });
         Ok(Prepared { utterances, ..prepared })
@@ -197,14 +210,19 @@ struct Batch {
     terms: [Vec<Vec<Part>>; 2],
     /// Rows whose inputs are sentence vectors, with the indices of the turns in `encoded`.
     places: Vec<(u32, u32)>,
+    /// Terms of the states that the head reads, for each sequence.
+    states: Vec<Vec<Vec<Part>>>,
 }
 
 impl Batch {
     /// Adds a context with its responses.
     fn add(&mut self, layout: &Layout, context: &[&[u32]], responses: &[Vec<u32>], labels: Vec<f32>) {
         let Some(settings) = layout.settings().sentences else {
-            let pairs = responses.iter().map(|response| layout.tokens(context, response).sequence);
-            self.sequences.extend(pairs);
+            for response in responses {
+                let pair = layout.tokens(context, response);
+                self.states.push(pair.terms(layout.settings().head));
+                self.sequences.push(pair.sequence);
+            }
             self.labels.extend(labels);
             return;
         };
@@ -224,6 +242,7 @@ impl Batch {
             let start = self.sequences.iter().map(|s| s.len() as u32).sum::<u32>();
             let places = pair.vectors.iter().map(|(token, turn)| (start + token, before + turn - first));
             self.places.extend(places);
+            self.states.push(pair.terms(layout.settings().head));
             self.sequences.push(pair.sequence);
         }
         self.labels.extend(labels);
@@ -233,22 +252,41 @@ impl Batch {
 /// Loss of a batch of pairs: binary cross-entropy.
 struct Pairs {
     labels: Vec<f32>,
+    /// Terms of the states that the head reads, for each sequence.
+    states: Vec<Vec<Vec<Part>>>,
     heads: Vec<Tensor>,
+    kind: HeadKind,
     activation: HeadActivation,
 }
 
 impl Loss for Pairs {
     fn compute(&self, packed: &Packed, states: &Tensor) -> Candle<Tensor> {
-        let mut x = losses::first_states(packed, states, self.labels.len())?;
-        let (hidden, score) = self.heads.split_at(self.heads.len() - 2);
-        if !hidden.is_empty() {
-            let linear = losses::apply(hidden, &x, None)?;
-            x = match self.activation {
-                HeadActivation::Tanh => linear.tanh()?,
-                HeadActivation::Relu => linear.relu()?,
-            };
-        }
-        losses::binary_cross_entropy(&losses::apply(score, &x, None)?.squeeze(1)?, &self.labels)
+        // The n-th sum of every sequence, such as the mean of its response.
+        let sums = |n: usize| {
+            let terms = self.states.iter().zip(&packed.starts).map(|(terms, start)| {
+                let shift = |part: &Part| Part { rows: part.rows.start + start..part.rows.end + start, ..part.clone() };
+                terms[n].iter().map(shift).collect()
+            });
+            pool(states, terms.collect())
+        };
+        let first = sums(0)?;
+        let outputs = match self.kind {
+            HeadKind::Cls => losses::apply(&self.heads, &first, None)?,
+            HeadKind::Pooler => {
+                let hidden = losses::apply(&self.heads, &first, None)?;
+                let hidden = match self.activation {
+                    HeadActivation::Tanh => hidden.tanh()?,
+                    HeadActivation::Relu => hidden.relu()?,
+                };
+                losses::apply(&self.heads[2..], &hidden, None)?
+            }
+            HeadKind::Matching => {
+                let cosines = losses::cosines(&sums(1)?, &sums(2)?)?.unsqueeze(1)?;
+                let scale = self.heads[2].to_dtype(cosines.dtype())?;
+                (losses::apply(&self.heads, &first, None)? + cosines.broadcast_mul(&scale)?)?
+            }
+        };
+        losses::binary_cross_entropy(&outputs.squeeze(1)?, &self.labels)
     }
 
     fn shape(&self, _: usize) -> serde_json::Value {

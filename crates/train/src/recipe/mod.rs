@@ -15,7 +15,7 @@ pub use resolve::{AuxiliarySettings, Given, LayerSettings, ResolvedRecipe, StepS
 
 use super::{optimizer::Shape, run::evaluations::Selection};
 use turnwise_core::error::{Error, Result};
-pub use turnwise_encoder::selector::{Divider, Frame, History, SentencePooling};
+pub use turnwise_encoder::selector::{Divider, Frame, HeadKind, History, SentencePooling};
 use turnwise_encoder::selector::{SelectorSettings, SentenceSettings};
 
 /// Settings of a training run, as given in a recipe file or on the command line.
@@ -146,6 +146,9 @@ pub struct SelectorRecipe {
     /// Token between the context turns.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub divider: Option<Divider>,
+    /// Layers that compute the score.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub head: Option<HeadKind>,
     /// Maximum number of tokens of a turn that becomes a sentence vector.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub turn_tokens: Option<usize>,
@@ -183,6 +186,7 @@ impl SelectorRecipe {
             history,
             max_tokens,
             divider: self.divider.unwrap_or_default(),
+            head: self.head.unwrap_or_else(|| HeadKind::default_of(history)),
             sentences: (history == History::Sentences).then_some(sentences),
         }
     }
@@ -209,6 +213,7 @@ impl SelectorRecipe {
         SelectorRecipe {
             history: Some(settings.history),
             divider: Some(settings.divider),
+            head: Some(settings.head),
             turn_tokens: sentences.map(|s| s.max_tokens),
             frame: sentences.map(|s| s.frame),
             pooling: sentences.map(|s| s.pooling),

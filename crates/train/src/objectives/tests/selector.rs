@@ -1,7 +1,7 @@
 //! Tests of the objectives that read a context and a response together.
 
 use turnwise_encoder::selector::{
-    Divider, Frame, HeadActivation, History, Layout, LayoutTokens, SelectorSettings, SentencePooling,
+    Divider, Frame, HeadActivation, HeadKind, History, Layout, LayoutTokens, SelectorSettings, SentencePooling,
     SentenceSettings,
 };
 
@@ -15,7 +15,8 @@ const EOU: u32 = 4;
 /// Returns a layout with the special tokens of the test data.
 pub(crate) fn layout(max_tokens: usize, sentences: Option<SentenceSettings>) -> Layout {
     let history = if sentences.is_some() { History::Sentences } else { History::Tokens };
-    let settings = SelectorSettings { history, max_tokens, divider: Divider::Eou, sentences };
+    let head = HeadKind::default_of(history);
+    let settings = SelectorSettings { history, max_tokens, divider: Divider::Eou, head, sentences };
     let (before, between, after) = (vec![CLS], vec![SEP], vec![SEP]);
     Layout::with_tokens(settings, LayoutTokens { before, between, after, eou: Some(EOU), segments: 2 })
 }
@@ -141,6 +142,37 @@ fn a_selector_of_sentences_reads_one_vector_per_turn() {
     let output = |n: usize| linear(&selector.heads, &states[prepared.packed.starts[n]], 0)[0];
     let outputs: Vec<f64> = (0..9).map(output).collect();
     assert!((loss - bce(&outputs, &list(&prepared.shape(), "labels"))).abs() < 1e-5, "{loss}");
+}
+
+#[test]
+fn the_head_matching_adds_the_scaled_cosine_of_the_means() {
+    let data = data();
+    for sentences in [None, Some(SentenceSettings::default())] {
+        let plain = layout(40, sentences);
+        let settings = SelectorSettings { head: HeadKind::Matching, ..*plain.settings() };
+        let heads = start_heads(WIDTH, &settings, None, &Device::Cpu, 3).unwrap();
+        let layout = Layout::with_tokens(settings, plain.special_tokens().clone());
+        let activation = HeadActivation::Tanh;
+        let selector = Selector { layout, negatives: 1, hard: None, heads, activation };
+        let mut drawn = examples(&selector, &data, &[0, 5, 9]);
+        let prepared = selector.prepare(&data, &mut drawn).unwrap();
+        let (loss, states) = checked(&prepared, &selector.heads);
+        let (_, head) = selector.selector().unwrap().unwrap();
+        let mut of_head = Vec::new();
+        let output = |n: usize| {
+            let sequence = &prepared.packed.sequences[n];
+            let own = &states[prepared.packed.rows(n)];
+            let split = sequence.types.as_ref().unwrap().iter().position(|t| *t == 1).unwrap();
+            let (context, response) = (mean(&own[1..split - 1]), mean(&own[split..sequence.len() - 1]));
+            let all = [own[0].clone(), context.clone(), response.clone()].concat();
+            let all: Vec<f32> = all.into_iter().map(|x| x as f32).collect();
+            of_head.push(f64::from(head.score(&all)));
+            linear(&selector.heads, &own[0], 0)[0] + 10.0 * cosine(&context, &response)
+        };
+        let outputs: Vec<f64> = (0..6).map(output).collect();
+        assert!((loss - bce(&outputs, &list(&prepared.shape(), "labels"))).abs() < 1e-4, "{loss}");
+        assert!(outputs.iter().zip(&of_head).all(|(a, b)| (a - b).abs() < 1e-4));
+    }
 }
 
 #[test]
