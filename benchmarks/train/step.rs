@@ -50,20 +50,28 @@ fn main() -> Anyhow<()> {
     recipe.auxiliary = Some(BTreeMap::new());
     let recipe = recipe.resolve(folder.config().layers, folder.pipeline().max_tokens)?;
     let steps = recipe.steps.as_ref().ok_or("the objective has no steps")?;
+    let tokenizer = folder.tokenizer()?;
     let data = TrainingSet::new(
         &dialogues(corpus, number("--dialogues", 400)?)?.into(),
-        &folder.tokenizer()?,
+        &tokenizer,
         steps.merge_turns,
         recipe.min_turns,
         None,
     )?;
     let network = folder.network()?;
-    let freezing = Freezing { layers: steps.frozen_layers, embeddings: false, memory: 1 << 30 };
+    let freezing = Freezing { layers: steps.frozen_layers, embeddings: false, memory: Some(1 << 30) };
     let device = Device::open(option("--device").map_or(Ok(DeviceChoice::Cpu), |d| d.parse())?)?;
     let dtype = if option("--precision").as_deref() == Some("bf16") { DType::BF16 } else { DType::F32 };
     let model = Trainable::new(network, freezing, device.inner(), dtype)?;
-    let goal =
-        steps.create(&Setup { model: &model, data: &data, seed: recipe.file.seed, sources: &NoSources })?;
+    let (seed, sources) = (recipe.file.seed, &NoSources);
+    let goal = steps.create(&Setup {
+        model: &model,
+        data: &data,
+        seed,
+        sources,
+        folder: &folder,
+        tokenizer: &tokenizer,
+    })?;
     match what.as_str() {
         "dump" => {
             let file = args.get(2).ok_or("the output file is missing")?;

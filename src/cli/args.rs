@@ -29,7 +29,8 @@ pub(crate) use encoder::{EncoderArgs, TokenArgs};
 pub(crate) use mining::{ClustersArgs, DuplicatesArgs};
 pub(crate) use model::{FitArgs, FitKind, ModelBenchArgs, ModelCommand, PullArgs};
 pub(crate) use search::{
-    AnalyzeArgs, IndexBuildArgs, IndexCommand, RankingArgs, RespondArgs, SearchArgs, SearchCommand, SimilarArgs, TuneArgs,
+    AnalyzeArgs, IndexBuildArgs, IndexCommand, RankingArgs, RespondArgs, SearchArgs, SearchCommand,
+    SimilarArgs, TuneArgs,
 };
 pub(crate) use search_ranker::SearchRanker;
 #[cfg(feature = "serve")]

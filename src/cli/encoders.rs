@@ -19,8 +19,8 @@ use turnwise_encoder::{
     statics,
     transformer::Settings,
 };
-use turnwise_train::run::model_in;
 use turnwise_shards::vector_files::{self, VectorFileFormat};
+use turnwise_train::run::model_in;
 
 /// Function that returns the value of an environment variable.
 type Environment<'a> = &'a dyn Fn(&str) -> Option<String>;

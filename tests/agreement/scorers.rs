@@ -12,8 +12,8 @@ use turnwise_encoder::{
     DeviceChoice, Precision,
     folder::{Additions, ModelFolder, save_extended},
     selector::{
-        Divider, EOU, Head, HeadActivation, HeadKind, History, SavedSelector, Selector, SelectorSettings, is_selector,
-        save_selector,
+        Divider, EOU, Head, HeadActivation, HeadKind, History, SavedSelector, Selector, SelectorSettings,
+        is_selector, save_selector,
     },
 };
 
@@ -43,7 +43,8 @@ fn pairs() -> Vec<(String, String)> {
 
 fn write_pairs(work: &Work, pairs: &[(String, String)]) -> PathBuf {
     let path = work.path("pairs.jsonl");
-    let lines: String = pairs.iter().map(|pair| format!("{}\n", serde_json::json!([pair.0, pair.1]))).collect();
+    let lines: String =
+        pairs.iter().map(|pair| format!("{}\n", serde_json::json!([pair.0, pair.1]))).collect();
     fs::write(&path, lines).unwrap();
     path
 }
@@ -161,11 +162,15 @@ fn the_stored_cross_encoder_has_the_stored_scores() {
             }
         }
         let scores = parsed(&peers.reference(&["scores", text(&fixture()), text(&made)]));
-        let lines: Vec<serde_json::Value> =
-            pairs.iter().zip(scores).map(|(pair, score)| serde_json::json!([pair.0, pair.1, score])).collect();
+        let lines: Vec<serde_json::Value> = pairs
+            .iter()
+            .zip(scores)
+            .map(|(pair, score)| serde_json::json!([pair.0, pair.1, score]))
+            .collect();
         fs::write(&file, format!("{:#}\n", serde_json::Value::Array(lines))).unwrap();
     }
-    let stored: Vec<(String, String, f32)> = serde_json::from_str(&fs::read_to_string(&file).unwrap()).unwrap();
+    let stored: Vec<(String, String, f32)> =
+        serde_json::from_str(&fs::read_to_string(&file).unwrap()).unwrap();
     let pairs: Vec<(String, String)> = stored.iter().map(|(a, b, _)| (a.clone(), b.clone())).collect();
     let theirs: Vec<f32> = stored.iter().map(|(.., score)| *score).collect();
     agree(&scores(&fixture(), &pairs), &theirs, &pairs, "the stored cross-encoder");

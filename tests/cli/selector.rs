@@ -21,8 +21,10 @@ fn train(t: &Turnwise, run: &str, options: &str) {
 fn a_selector_is_trained_evaluated_and_saved() {
     let t = with_encoder();
     t.ok(&format!("bench build response {SAMPLES} -o responses.jsonl"));
-    let runs =
-        [("tokens", "--head matching"), ("sentences", "--history sentences --first-weight 0.25 --sentence-segment")];
+    let runs = [
+        ("tokens", "--head matching"),
+        ("sentences", "--history sentences --first-weight 0.25 --sentence-segment"),
+    ];
     for (run, options) in runs {
         let outcome = t.run(&format!(
             "train selector --corpus {SAMPLES} -m ./small --steps 12 --batch 6 --learning-rate 1e-3 {options} -o {run}"
@@ -45,14 +47,17 @@ fn a_selector_is_trained_evaluated_and_saved() {
     }
     let recipe = t.read("sentences/recipe.toml");
     assert!(recipe.contains("first_weight = 0.25") && recipe.contains("max_tokens = 64"), "{recipe}");
-    t.run("bench response responses.jsonl -r selector:./small").says(2, &["small is not a selector, but an encoder"]);
+    t.run("bench response responses.jsonl -r selector:./small")
+        .says(2, &["small is not a selector, but an encoder"]);
     t.run("bench response responses.jsonl -r selector").says(2, &["selector:DIR"]);
 }
 
 #[test]
 fn a_killed_training_of_a_selector_resumes_to_the_same_selector() {
     let t = with_encoder();
-    for (kind, options) in [("t", "--history tokens"), ("s", "--history sentences --negatives 2 --hard-negatives 1")] {
+    for (kind, options) in
+        [("t", "--history tokens"), ("s", "--history sentences --negatives 2 --hard-negatives 1")]
+    {
         train(&t, &format!("{kind}-whole"), options);
         let command = format!(
             "train selector --corpus {SAMPLES} -m ./small --steps 12 --batch 6 --learning-rate 1e-3 --evaluate-every 0 --held-out 0 \
@@ -99,7 +104,10 @@ fn a_selector_chooses_replies_and_reranks() {
     let replies = chosen["replies"].as_array().unwrap();
     assert_eq!(replies.len(), 3);
     let scores: Vec<f64> = replies.iter().map(|reply| reply["score"].as_f64().unwrap()).collect();
-    assert!(scores.is_sorted_by(|a, b| a >= b) && scores.iter().all(|s| (0.0..=1.0).contains(s)), "{scores:?}");
+    assert!(
+        scores.is_sorted_by(|a, b| a >= b) && scores.iter().all(|s| (0.0..=1.0).contains(s)),
+        "{scores:?}"
+    );
     assert!(replies[0]["said"]["answered"]["text"].is_string());
     let agents = t.json("respond -i chats --context chat.txt --selector ./replies --role agent");
     assert!(agents["replies"].as_array().unwrap().iter().all(|r| r["said"]["turn"]["role"] == "agent"));
@@ -111,12 +119,18 @@ fn a_selector_chooses_replies_and_reranks() {
     assert_eq!(candidates, [0, 1, 2]);
     t.run("respond -i chats hello --selector ./replies").says(0, &[]);
     let outcome = t.run("respond -i chats hello");
-    assert!(outcome.out.contains("in answer to: ") && outcome.err.contains("turnwise train selector"), "{outcome:?}");
+    assert!(
+        outcome.out.contains("in answer to: ") && outcome.err.contains("turnwise train selector"),
+        "{outcome:?}"
+    );
     // The score of a reranked hit is that of the selector.
     let found = t.json("search -i chats refund --rerank selector:./replies -k 5");
     let hits = found["hits"].as_array().unwrap();
     let scores: Vec<f64> = hits.iter().map(|hit| hit["score"].as_f64().unwrap()).collect();
-    assert!(scores.is_sorted_by(|a, b| a >= b) && scores.iter().all(|s| (0.0..=1.0).contains(s)), "{scores:?}");
+    assert!(
+        scores.is_sorted_by(|a, b| a >= b) && scores.iter().all(|s| (0.0..=1.0).contains(s)),
+        "{scores:?}"
+    );
     let explained = t.ok("search -i chats refund --rerank selector:./replies --explain");
     assert!(explained.contains("score of the selector; rank "), "{explained}");
     t.write("queries.jsonl", "refund\nparcel\n");
@@ -141,7 +155,10 @@ fn wrong_uses_of_selectors_are_reported() {
         ("search -i chats x --rerank selector", vec!["selector:MODEL"]),
         ("search -i chats x --rerank maxsi", vec!["unknown reranking method `maxsi`", "maxsim"]),
         ("search -i chats x --rerank selector:./nowhere", vec!["nowhere"]),
-        ("search -i chats x --of dialogues --rerank selector:./replies", vec!["only with a query and for utterances"]),
+        (
+            "search -i chats x --of dialogues --rerank selector:./replies",
+            vec!["only with a query and for utterances"],
+        ),
         ("search -i chats x --rerank selector:./small", vec!["is not a selector, but an encoder"]),
         ("respond -i chats --context blank.txt", vec!["blank.txt has no text"]),
         ("respond -i chats hello --candidates blank.txt", vec!["blank.txt has no text"]),
@@ -155,7 +172,10 @@ fn wrong_uses_of_selectors_are_reported() {
     let outcome = t.run("respond -i chats --context long.txt --selector ./replies --candidates long.txt");
     outcome.says(0, &["warning: number of replies that are too long for the selector"]);
     for (options, texts) in [
-        ("--first-weight 0.5", ["first_weight has no effect: the history consists of tokens", "--history sentences"]),
+        (
+            "--first-weight 0.5",
+            ["first_weight has no effect: the history consists of tokens", "--history sentences"],
+        ),
         ("--history sentences --first-weight 1.5", ["the weight of the first layer cannot be 1.5", "0.4"]),
         ("--history sentences --frame none --sentence-pooling cls", ["`cls` needs [CLS]", "cls-sep"]),
         ("--history words", ["unknown kind of history `words`", "tokens"]),
@@ -167,7 +187,8 @@ fn wrong_uses_of_selectors_are_reported() {
         outcome.says(2, &texts);
         assert!(!t.path("run").exists(), "{options}");
     }
-    t.run(&format!("train simcse --history sentences {on}")).says(2, &["simcse has no selector", "--history"]);
+    t.run(&format!("train simcse --history sentences {on}"))
+        .says(2, &["simcse has no selector", "--history"]);
     // A damaged head is found.
     let path = t.path("replies/model/selector.json");
     let settings = fs::read_to_string(&path).unwrap();
@@ -192,9 +213,11 @@ fn a_server_uses_its_selector() {
     let typed = t.json("respond -i chats --turn hello --turn stolen --selector ./replies");
     let found = server.post("/v1/respond", &json!({"context": ["hello", "stolen"]})).json(200);
     assert_eq!(found["replies"], typed["replies"]);
-    let by_cosine =
-        server.post("/v1/respond", &json!({"context": context, "candidates": candidates, "select": false})).json(200);
-    let selected = server.post("/v1/respond", &json!({"context": context, "candidates": candidates})).json(200);
+    let by_cosine = server
+        .post("/v1/respond", &json!({"context": context, "candidates": candidates, "select": false}))
+        .json(200);
+    let selected =
+        server.post("/v1/respond", &json!({"context": context, "candidates": candidates})).json(200);
     let scores = |found: &Value| -> Vec<f64> {
         found["replies"].as_array().unwrap().iter().map(|r| r["score"].as_f64().unwrap()).collect()
     };

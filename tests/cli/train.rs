@@ -107,7 +107,8 @@ fn every_objective_ends_in_a_model_that_encodes() {
         let outcome = t.run(&format!(
             "train {objective} --corpus {SAMPLES} -m ./small -o {objective} --steps 6 --batch {batch} --learning-rate 1e-3"
         ));
-        let held_out = if ["role-position", "mlm", "relevance", "post-training"].contains(&objective) { 0 } else { 28 };
+        let held_out =
+            if ["role-position", "mlm", "relevance", "post-training"].contains(&objective) { 0 } else { 28 };
         let trained_on = format!("{} dialogues", 280 - held_out);
         outcome.says(0, &[&trained_on, &format!("{objective} from ./small")]);
         assert_eq!(

@@ -98,7 +98,8 @@ impl Searcher {
     ) -> Result<Vec<f32>> {
         let selector = self.selector()?;
         let turns = CandidateTurns::read(view, best)?;
-        let context: Vec<&str> = request.context.iter().map(String::as_str).chain([query.meaning.as_str()]).collect();
+        let context: Vec<&str> =
+            request.context.iter().map(String::as_str).chain([query.meaning.as_str()]).collect();
         let texts: Vec<&str> = turns.texts.iter().map(String::as_str).collect();
         let outputs = selector.select(&context, &texts)?.outputs;
         Ok(outputs.into_iter().map(|output| selector.activation().apply(output)).collect())

@@ -180,7 +180,8 @@ impl Searcher {
         let is_blank = |reply: &Reply| reply.text.trim().is_empty();
         scored.sort_by(|a, b| is_blank(&a.1).cmp(&is_blank(&b.1)).then(b.0.total_cmp(&a.0)));
         scored.truncate(request.k);
-        let score = |(output, reply): (f32, Reply)| Reply { score: selector.activation().apply(output), ..reply };
+        let score =
+            |(output, reply): (f32, Reply)| Reply { score: selector.activation().apply(output), ..reply };
         let mut warnings = Vec::new();
         if selected.cut_responses > 0 {
             warnings.push(format!(

@@ -368,10 +368,10 @@ impl FromStr for RerankChoice {
     fn from_str(text: &str) -> Result<Self, Error> {
         match text.split_once(':') {
             Some(("selector", model)) if !model.is_empty() => Ok(RerankChoice::Selector(model.to_owned())),
-            _ if text == "selector" || text == "selector:" => {
-                Err(Error::input("the method `selector` needs a model: selector:MODEL")
-                    .with_hint("MODEL is the folder of a run of `turnwise train selector`, or a cross-encoder"))
-            }
+            _ if text == "selector" || text == "selector:" => Err(Error::input(
+                "the method `selector` needs a model: selector:MODEL",
+            )
+            .with_hint("MODEL is the folder of a run of `turnwise train selector`, or a cross-encoder")),
             _ => RerankMethod::from_str(text, false).map(RerankChoice::Method).map_err(|_| {
                 let names = RerankMethod::value_variants().iter().filter_map(|m| m.to_possible_value());
                 let names: Vec<String> = names.map(|name| name.get_name().to_owned()).collect();

@@ -11,7 +11,8 @@ use turnwise_train::{
     objectives::definition::Role,
     optimizer::Shape,
     recipe::{
-        Aggregation, DevTask, Divider, Frame, HeadKind, History, ObjectiveName, Profile, SelectorRecipe, SentencePooling,
+        Aggregation, DevTask, Divider, Frame, HeadKind, History, ObjectiveName, Profile, SelectorRecipe,
+        SentencePooling,
     },
     run::evaluations::Selection,
 };

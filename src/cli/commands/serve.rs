@@ -2,9 +2,7 @@
 
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
-use crate::cli::{
-    Owned, args::ServeArgs, commands::search, encoders, env_vars::KEYS, indexes, prelude::*,
-};
+use crate::cli::{Owned, args::ServeArgs, commands::search, encoders, env_vars::KEYS, indexes, prelude::*};
 use turnwise_encoder::{DeviceChoice, Encoder, selector::Selector};
 use turnwise_index::{embedded::Folder, location::Location, vectors::Recipe};
 use turnwise_serve::{App, Keys, Limits, Options, ServerHooks, Tls, bind};
@@ -13,9 +11,10 @@ pub(super) fn run(args: &ServeArgs, context: &Context<'_>) -> Result<()> {
     let options = options(args)?;
     options.check()?;
     let indexes = served(args, context)?;
-    let selector = args.selector.as_deref().map(|name| {
-        encoders::selector(context, name, DeviceChoice::default(), None).map(Arc::new)
-    });
+    let selector = args
+        .selector
+        .as_deref()
+        .map(|name| encoders::selector(context, name, DeviceChoice::default(), None).map(Arc::new));
     let selector = selector.transpose()?;
     if let Some(selector) = &selector {
         context.printer.say(format!("selector {} ({})", selector.name(), selector.describe()));

@@ -95,7 +95,8 @@ fn input_vectors_are_those_of_the_cpu_engine() {
     let cpu = CpuEngine::new(&network, Precision::F32, SimdChoice::Auto).unwrap();
     let mut expected = Vec::new();
     cpu.run(&Batch::new(&refs), &[2], &mut |_, states| expected = states.to_vec()).unwrap();
-    let engine = CandleEngine::new(&network, Device::open(DeviceChoice::Cpu).unwrap(), Precision::F32).unwrap();
+    let engine =
+        CandleEngine::new(&network, Device::open(DeviceChoice::Cpu).unwrap(), Precision::F32).unwrap();
     assert_near(&all_states(&engine, &refs, 2), &expected, 1e-5);
 }
 

@@ -36,9 +36,11 @@ impl ModelFolder {
     /// Returns the head of the masked language model; `None` if the checkpoint has none.
     pub fn mlm_head(&self) -> Result<Option<MlmHead>> {
         let (layer, norm, output) = match self.config().architecture {
-            Architecture::Bert => {
-                ("cls.predictions.transform.dense", "cls.predictions.transform.LayerNorm", "cls.predictions.bias")
-            }
+            Architecture::Bert => (
+                "cls.predictions.transform.dense",
+                "cls.predictions.transform.LayerNorm",
+                "cls.predictions.bias",
+            ),
             Architecture::DistilBert => ("vocab_transform", "vocab_layer_norm", "vocab_projector.bias"),
             _ => ("lm_head.dense", "lm_head.layer_norm", "lm_head.bias"),
         };

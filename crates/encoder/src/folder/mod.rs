@@ -16,8 +16,8 @@ pub(crate) mod weights;
 
 use std::path::{Path, PathBuf};
 
-use rayon::prelude::*;
 pub(crate) use config::parse as parse_json;
+use rayon::prelude::*;
 pub(crate) use save::bytes_of;
 use turnwise_core::error::{Error, Result};
 use weights::Tensor;
@@ -25,9 +25,9 @@ use weights::Tensor;
 use crate::{Fingerprint, Network, fingerprint::Fingerprinter};
 
 pub use config::{Architecture, Config};
+pub use heads::MlmHead;
 pub use pipeline::{Dense, DenseActivation, Pipeline, Pooling, PoolingMode, Prompts, Step};
 pub use save::{SavedModel, save};
-pub use heads::MlmHead;
 pub use tokenizer::{Added, Additions, Specials, TokenizedText, Tokenizer, save_extended};
 
 /// File that marks the folder of a selector, and that contains its settings.

@@ -342,8 +342,10 @@ pub fn save_extended(
             is_changed = true;
         }
     } else if additions.segments > 0 {
-        return Err(Error::input(format!("{name} has no segment embeddings, so it cannot get another segment"))
-            .with_hint("use a BERT model"));
+        return Err(Error::input(format!(
+            "{name} has no segment embeddings, so it cannot get another segment"
+        ))
+        .with_hint("use a BERT model"));
     }
     if !is_changed {
         return Ok(None);

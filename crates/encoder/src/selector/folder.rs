@@ -67,7 +67,8 @@ impl SelectorFolder {
             sentences: None,
         });
         settings.check(config.max_tokens()).map_err(|e| {
-            Error::data(format!("{}: {e}", path.join(SELECTOR).display())).with_hint("train the selector again")
+            Error::data(format!("{}: {e}", path.join(SELECTOR).display()))
+                .with_hint("train the selector again")
         })?;
         let head = Head::read(
             folder.weights(),
@@ -94,12 +95,15 @@ pub fn is_selector(folder: &Path) -> bool {
     };
     let classifies = |classes: Value| {
         classes.as_array().is_some_and(|classes| {
-            classes.iter().any(|class| class.as_str().is_some_and(|c| c.ends_with("ForSequenceClassification")))
+            classes
+                .iter()
+                .any(|class| class.as_str().is_some_and(|c| c.ends_with("ForSequenceClassification")))
         })
     };
     folder.join(SELECTOR).is_file()
         || kind("config_sentence_transformers.json", "model_type").is_some_and(|kind| kind == "CrossEncoder")
-        || (!folder.join("modules.json").exists() && kind("config.json", "architectures").is_some_and(classifies))
+        || (!folder.join("modules.json").exists()
+            && kind("config.json", "architectures").is_some_and(classifies))
 }
 
 /// Returns the activation function of the scores: sentence-transformers stores it in different files, depending on its
@@ -187,5 +191,11 @@ pub fn save_selector(path: &Path, selector: &SavedSelector) -> Result<()> {
     files.push(("config_sentence_transformers.json".into(), format!("{own:#}\n")));
     let file = serde_json::to_value(settings).map_err(|e| Error::Internal(e.to_string()))?;
     files.push((SELECTOR.into(), format!("{file:#}\n")));
-    save::save_files(path, &files, &model, architecture.prefix(), head.tensors(architecture, architecture.prefix()))
+    save::save_files(
+        path,
+        &files,
+        &model,
+        architecture.prefix(),
+        head.tensors(architecture, architecture.prefix()),
+    )
 }

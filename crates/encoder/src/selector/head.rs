@@ -108,7 +108,11 @@ impl Head {
     }
 
     /// Returns the tensors of the head with their names and shapes.
-    pub(super) fn tensors(&self, architecture: Architecture, prefix: &str) -> Vec<(String, Vec<usize>, Vec<f32>)> {
+    pub(super) fn tensors(
+        &self,
+        architecture: Architecture,
+        prefix: &str,
+    ) -> Vec<(String, Vec<usize>, Vec<f32>)> {
         let names = HeadNames::of(architecture, prefix);
         let width = self.weight.len();
         let mut all = Vec::new();

@@ -54,9 +54,8 @@ impl Pair {
     /// Returns the terms of the states that the head reads: of the first token, and, for the head `matching`, of the means
     /// of the context and of the response.
     pub fn terms(&self, head: HeadKind) -> Vec<Vec<Part>> {
-        let mean = |rows: &Range<usize>| {
-            vec![Part { weight: 1.0 / rows.len().max(1) as f32, rows: rows.clone() }]
-        };
+        let mean =
+            |rows: &Range<usize>| vec![Part { weight: 1.0 / rows.len().max(1) as f32, rows: rows.clone() }];
         let first = vec![Part { rows: 0..1, weight: 1.0 }];
         match head {
             HeadKind::Pooler | HeadKind::Cls => vec![first],
@@ -181,7 +180,8 @@ impl Layout {
         let room = self.settings.max_tokens.saturating_sub(self.framing() + kept.len());
         let divider = self.divider();
         let count = turns.min(room / (1 + divider.len()));
-        let placeholder = self.tokens.before.first().or(self.tokens.after.first()).copied().unwrap_or_default();
+        let placeholder =
+            self.tokens.before.first().or(self.tokens.after.first()).copied().unwrap_or_default();
         let (mut context, mut vectors) = (Vec::new(), Vec::new());
         for turn in turns - count..turns {
             vectors.push(((self.tokens.before.len() + context.len()) as u32, turn as u32));
@@ -199,7 +199,8 @@ impl Layout {
         (cut_context, cut_response): (usize, usize),
     ) -> Pair {
         let start = self.tokens.before.len() + context.len() + self.tokens.between.len();
-        let ids = [&self.tokens.before, &context, &self.tokens.between, response, &self.tokens.after].concat();
+        let ids =
+            [&self.tokens.before, &context, &self.tokens.between, response, &self.tokens.after].concat();
         let segments = (self.tokens.segments > RESPONSE as usize).then(|| {
             let mut segments = vec![CONTEXT; start];
             segments.resize(ids.len(), RESPONSE);
@@ -210,7 +211,14 @@ impl Layout {
         });
         let sequence = Sequence { types: segments, ..Sequence::new(ids) };
         let context = self.tokens.before.len()..self.tokens.before.len() + context.len();
-        Pair { sequence, vectors, context, response: start..start + response.len(), cut_context, cut_response }
+        Pair {
+            sequence,
+            vectors,
+            context,
+            response: start..start + response.len(),
+            cut_context,
+            cut_response,
+        }
     }
 
     /// Builds the sequence of a context turn. A turn that is too long keeps its first tokens.
@@ -234,7 +242,8 @@ impl Layout {
             SentencePooling::Mean => {
                 let share = 1.0 / length.max(1) as f32;
                 let special = settings.special_first_weight.unwrap_or(settings.first_weight);
-                let weights = [(settings.first_weight, special), (1.0 - settings.first_weight, 1.0 - special)];
+                let weights =
+                    [(settings.first_weight, special), (1.0 - settings.first_weight, 1.0 - special)];
                 weights.map(|(word, special)| match word == special {
                     true => terms_of(&[(0..length, share * word)]),
                     false => terms_of(&[

@@ -182,7 +182,8 @@ impl Selector {
                         Some((known, elements)) if *known == count => elements.clone(),
                         _ => {
                             let rows = first_turn + *first as usize..first_turn + *first as usize + count;
-                            let elements: Arc<[f32]> = rows.flat_map(|row| vectors.row(row)).copied().collect();
+                            let elements: Arc<[f32]> =
+                                rows.flat_map(|row| vectors.row(row)).copied().collect();
                             shared = Some((count, elements.clone()));
                             elements
                         }
@@ -252,7 +253,10 @@ impl Selector {
                             true => (&turn.terms[0], weights[0]),
                             false => (&turn.terms[1], weights[1]),
                         };
-                        terms.iter().map(|t| Part { weight: t.weight / weight, rows: t.rows.clone() }).collect()
+                        terms
+                            .iter()
+                            .map(|t| Part { weight: t.weight / weight, rows: t.rows.clone() })
+                            .collect()
                     })
                     .collect();
                 vec![(merged(layers), unweighted)]
@@ -269,7 +273,11 @@ impl Selector {
                 .iter()
                 .zip(terms)
                 .enumerate()
-                .map(|(n, (turn, terms))| Item { input: n, sequence: turn.sequence.clone(), pools: vec![terms] })
+                .map(|(n, (turn, terms))| Item {
+                    input: n,
+                    sequence: turn.sequence.clone(),
+                    pools: vec![terms],
+                })
                 .collect();
             let vectors = self.run(&items, inputs, &layers, 1)?;
             for n in 0..inputs {
@@ -319,4 +327,3 @@ impl std::fmt::Debug for Selector {
         f.debug_struct("Selector").field("name", &self.name).field("settings", self.settings()).finish()
     }
 }
-

@@ -8,8 +8,8 @@ use std::{borrow::Cow, sync::atomic::AtomicUsize};
 
 pub(crate) use items::Item;
 use items::{Framing, by_speakers, parts};
-pub(crate) use run::run as run_items;
 use rayon::prelude::*;
+pub(crate) use run::run as run_items;
 use turnwise_core::error::{Error, Result};
 use turnwise_corpus::Dialogue;
 

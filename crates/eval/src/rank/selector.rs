@@ -27,7 +27,9 @@ impl Ranker for BySelector<'_> {
             }
             Items::Dialogues(_) => {
                 Err(Error::input("a selector ranks texts, but the documents of this task are dialogues")
-                    .with_hint("use it for response selection: `turnwise bench response FILE -r selector:DIR`"))
+                    .with_hint(
+                        "use it for response selection: `turnwise bench response FILE -r selector:DIR`",
+                    ))
             }
         }
     }

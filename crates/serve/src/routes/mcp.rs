@@ -234,7 +234,8 @@ fn call(
         "respond" => {
             let Respond { context, candidates, role, filter, k, index } = read(arguments)?;
             let k = k.unwrap_or(8).clamp(1, MOST);
-            let request = RespondRequest { context, candidates, role, filter, k, ..RespondRequest::default() };
+            let request =
+                RespondRequest { context, candidates, role, filter, k, ..RespondRequest::default() };
             let opened = client.opened(app, index.as_deref().or(default_index))?;
             let found = opened.respond(request, client)?;
             return Ok(json!({"replies": found.replies, "warnings": found.warnings}));

@@ -212,8 +212,9 @@ impl Trainable {
                 (x, Some(embedded))
             }
         };
-        let tensor =
-            |rows| Tensor::from_vec(rows, (packed.tokens(), self.width()), &self.device).map_err(device::error);
+        let tensor = |rows| {
+            Tensor::from_vec(rows, (packed.tokens(), self.width()), &self.device).map_err(device::error)
+        };
         let (mut saved, mut first) = (Vec::with_capacity(self.layers.len()), None);
         for (n, layer) in self.layers.iter().enumerate() {
             let config = self.config(packed, dropout.as_ref().filter(|_| self.is_trained(n)));
@@ -263,8 +264,7 @@ impl Trainable {
             }
             match (&self.bottom, embedded) {
                 (Bottom::Tables(tables), Some(embedded)) => {
-                    let config =
-                        self.config(pass.packed, self.embedding_dropout(pass.dropout.as_ref()));
+                    let config = self.config(pass.packed, self.embedding_dropout(pass.dropout.as_ref()));
                     of_vectors = pass::embed_backward(
                         tables,
                         embedded,
@@ -307,8 +307,9 @@ impl Trainable {
             }
             Bottom::Tables(tables) => {
                 let dropout = self.embedding_dropout(dropout);
-                let replaced = replaced.zip(vectors.as_ref()).map(|(replaced, vectors)| {
-                    Replaced { places: replaced.places.clone(), vectors: vectors.as_tensor().clone() }
+                let replaced = replaced.zip(vectors.as_ref()).map(|(replaced, vectors)| Replaced {
+                    places: replaced.places.clone(),
+                    vectors: vectors.as_tensor().clone(),
                 });
                 tables
                     .embed(packed, replaced.as_ref(), &self.start.shape, dropout, self.dtype)

@@ -233,7 +233,8 @@ pub(super) fn embed(
         let vectors = values_of(&vectors);
         let vectors = vectors.get()?;
         for (row, vector) in places {
-            words[*row as usize * width..][..width].copy_from_slice(&vectors[*vector as usize * width..][..width]);
+            words[*row as usize * width..][..width]
+                .copy_from_slice(&vectors[*vector as usize * width..][..width]);
         }
     }
     let mut out = config.rows(width);

@@ -165,7 +165,8 @@ impl<'a> Masks<'a> {
     /// Masks the next sequence of the batch.
     pub(super) fn mask(&mut self, ids: &mut [u32], random: &mut Random) {
         let Mlm { vocabulary, mask, .. } = *self.objective;
-        let mut positions: Vec<usize> = (0..ids.len()).filter(|n| !self.specials.contains(&ids[*n])).collect();
+        let mut positions: Vec<usize> =
+            (0..ids.len()).filter(|n| !self.specials.contains(&ids[*n])).collect();
         random.shuffle(&mut positions);
         let wanted = (positions.len() as f64 * MASK_RATE).round() as usize;
         let count = wanted.clamp(1, self.most).min(positions.len());

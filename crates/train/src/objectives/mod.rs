@@ -223,7 +223,8 @@ impl Utterances {
     /// Returns the terms with the rows of the whole batch instead of the rows of each utterance.
     fn in_batch(&self, terms: &[Vec<Part>]) -> Vec<Vec<Part>> {
         let shifted = |(terms, start): (&Vec<Part>, &usize)| {
-            let shift = |part: &Part| Part { rows: part.rows.start + start..part.rows.end + start, ..part.clone() };
+            let shift =
+                |part: &Part| Part { rows: part.rows.start + start..part.rows.end + start, ..part.clone() };
             terms.iter().map(shift).collect()
         };
         terms.iter().zip(&self.packed.starts).map(shifted).collect()
@@ -253,13 +254,7 @@ impl Prepared {
         loss: impl Loss + 'static,
     ) -> Self {
         let is_pooled = definition.steps.as_ref().is_some_and(|steps| steps.pooled_loss);
-        Prepared {
-            packed: Packed::new(sequences),
-            count,
-            is_pooled,
-            utterances: None,
-            loss: Box::new(loss),
-        }
+        Prepared { packed: Packed::new(sequences), count, is_pooled, utterances: None, loss: Box::new(loss) }
     }
 
     /// Returns the structure of the sequences as JSON, so that other programs can compute the loss of the batch.

@@ -7,7 +7,6 @@
 //! The context turns are tokens, or one sentence vector each. Sentence vectors come from the same network, and the
 //! gradient flows through them. The pairs of one context share its sentence vectors.
 
-use candle_core::{Device, Result as Candle, Tensor};
 use super::{
     HardNegatives, Loss, Objective, ObjectiveBuilder, Prepared, TurnLocation, Utterances,
     check_several_dialogues,
@@ -20,6 +19,7 @@ use crate::{
     ops::pool,
     run::evaluations::Selection,
 };
+use candle_core::{Device, Result as Candle, Tensor};
 use turnwise_core::{
     error::{Error, Result},
     random::Random,
@@ -124,7 +124,12 @@ fn head_of(heads: &[Parameter], kind: HeadKind, activation: HeadActivation) -> R
         _ => None,
     };
     let bias = bias.numbers()?.first().copied().unwrap_or_default();
-    Ok(Head { hidden, weight: weight.numbers()?, bias, scale: scale.and_then(|scale| scale.first().copied()) })
+    Ok(Head {
+        hidden,
+        weight: weight.numbers()?,
+        bias,
+        scale: scale.and_then(|scale| scale.first().copied()),
+    })
 }
 
 impl Selector {
@@ -194,7 +199,8 @@ impl Objective for Selector {
         let heads = losses::tensors(&self.heads);
         let loss = Pairs { labels, states, heads, kind, activation: self.activation };
         let prepared = Prepared::new(&SELECTOR, sequences, examples.len(), loss);
-        let utterances = (!encoded.is_empty()).then(|| Utterances { packed: Packed::new(encoded), terms, places });
+        let utterances =
+            (!encoded.is_empty()).then(|| Utterances { packed: Packed::new(encoded), terms, places });
         Ok(Prepared { utterances, ..prepared })
     }
 }
@@ -264,7 +270,10 @@ impl Loss for Pairs {
         // The n-th sum of every sequence, such as the mean of its response.
         let sums = |n: usize| {
             let terms = self.states.iter().zip(&packed.starts).map(|(terms, start)| {
-                let shift = |part: &Part| Part { rows: part.rows.start + start..part.rows.end + start, ..part.clone() };
+                let shift = |part: &Part| Part {
+                    rows: part.rows.start + start..part.rows.end + start,
+                    ..part.clone()
+                };
                 terms[n].iter().map(shift).collect()
             });
             pool(states, terms.collect())

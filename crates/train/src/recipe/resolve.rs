@@ -301,14 +301,8 @@ impl Recipe {
         let max_tokens = self.max_tokens.unwrap_or(tokens).min(max_tokens);
         self.max_tokens = Some(max_tokens);
         let temperature = *self.temperature.get_or_insert(training.temperature);
-        let mut given = Given {
-            recipe: self,
-            is_auxiliary,
-            temperature,
-            max_tokens,
-            has_max_tokens,
-            read: Vec::new(),
-        };
+        let mut given =
+            Given { recipe: self, is_auxiliary, temperature, max_tokens, has_max_tokens, read: Vec::new() };
         let settings = (training.settings)(&mut given);
         (settings, given.read)
     }

@@ -39,10 +39,7 @@ use turnwise_core::{
 };
 use turnwise_corpus::{formats::ReadOptions, reader::Reader};
 use turnwise_encoder::{Device, DeviceChoice, hub::Places};
-use turnwise_eval::{
-    data::hash_of_records,
-    halves::MIN_HELD_OUT,
-};
+use turnwise_eval::{data::hash_of_records, halves::MIN_HELD_OUT};
 
 /// Options of a run that are not part of its recipe, such as its output folder.
 #[derive(Clone)]

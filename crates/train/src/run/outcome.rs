@@ -188,8 +188,12 @@ impl Gain {
     pub fn verdict(&self) -> &'static str {
         if self.measure == RESPONSES {
             return match (self.is_significant(), self.kept > self.start) {
-                (true, true) => "significant: the selector finds the next turn more often than the base model",
-                (true, false) => "significant: the selector finds the next turn less often than the base model",
+                (true, true) => {
+                    "significant: the selector finds the next turn more often than the base model"
+                }
+                (true, false) => {
+                    "significant: the selector finds the next turn less often than the base model"
+                }
                 (false, _) => "not significant: these dialogues show neither a gain nor a loss",
             };
         }

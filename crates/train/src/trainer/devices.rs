@@ -13,8 +13,8 @@ use candle_core::{Result as Candle, Tensor, Var};
 use crate::{
     device,
     gradients::Gradients,
-    objectives::Utterances,
     model::{DropoutConfig, OfStates, Packed, Parameter, Pass, PassInput, Replaced, Trainable},
+    objectives::Utterances,
 };
 use turnwise_core::{
     error::{Error, Result},
@@ -128,9 +128,8 @@ impl Devices<'_> {
     ) -> Result<(Gradients, Option<Tensor>)> {
         let passes = passes.into_iter().zip(shares).collect();
         let each = self.on_each(passes, |model, (pass, share): (Pass, &Share)| {
-            let own = |of: &Tensor| {
-                of.narrow(0, share.rows.start, share.rows.len())?.to_device(model.device())
-            };
+            let own =
+                |of: &Tensor| of.narrow(0, share.rows.start, share.rows.len())?.to_device(model.device());
             let of_states = || {
                 let first = of_states.first.as_ref().map(own).transpose()?;
                 Ok(OfStates { last: own(&of_states.last)?, first })

@@ -96,11 +96,10 @@ fn the_loss_of_every_objective_decreases() {
     for objective in objectives(&data) {
         let model = trainable(0);
         // The losses of these objectives depend on single tokens, which learn slowly at first.
-        let (steps, dropout) =
-            match objective.definition().name {
-                "relevance" | "post-training" | "selector" => (400, 0.0),
-                _ => (100, 0.1),
-            };
+        let (steps, dropout) = match objective.definition().name {
+            "relevance" | "post-training" | "selector" => (400, 0.0),
+            _ => (100, 0.1),
+        };
         let mut plan = plan(dropout, 1);
         plan.schedule.steps = steps;
         let mut trainer = Trainer::new(&model, objective.as_ref(), &data, plan).unwrap();

@@ -10,8 +10,8 @@ use turnwise_encoder::{
     DialogueMode, DialoguePooling, Encoder, Precision, folder::PoolingMode, statics::TfidfSettings,
 };
 use turnwise_eval::rank::{
-    Bm25, BySelector, Dense, Hybrid, Lda, Postprocess, Precomputed, RandomBaseline, Ranker, Reranked, Terms, Tfidf,
-    TfidfThenSvd, Tokens,
+    Bm25, BySelector, Dense, Hybrid, Lda, Postprocess, Precomputed, RandomBaseline, Ranker, Reranked, Terms,
+    Tfidf, TfidfThenSvd, Tokens,
 };
 use turnwise_eval::tasks::MemoryTask;
 use turnwise_search::{Fusion, Rerank};

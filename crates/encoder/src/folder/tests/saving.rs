@@ -150,7 +150,10 @@ fn unreadable_models_are_not_saved() {
     let path = builder.path().with_file_name("saved");
     let write = |network: &_, architecture| {
         let pipeline = folder.pipeline();
-        save(&path, &SavedModel { network, architecture, pipeline, tokenizer: &tokenizer, base: None, pooler: None })
+        save(
+            &path,
+            &SavedModel { network, architecture, pipeline, tokenizer: &tokenizer, base: None, pooler: None },
+        )
     };
     assert_eq!(write(&network, Architecture::Roberta).unwrap_err().class(), Class::Internal);
     assert_eq!(write(&network, Architecture::DistilBert).unwrap_err().class(), Class::Internal);

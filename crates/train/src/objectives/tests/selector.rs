@@ -1,8 +1,8 @@
 //! Tests of the objectives that read a context and a response together.
 
 use turnwise_encoder::selector::{
-    Divider, Frame, HeadActivation, HeadKind, History, Layout, LayoutTokens, SelectorSettings, SentencePooling,
-    SentenceSettings,
+    Divider, Frame, HeadActivation, HeadKind, History, Layout, LayoutTokens, SelectorSettings,
+    SentencePooling, SentenceSettings,
 };
 
 use super::{more::trainable, *};
@@ -73,7 +73,8 @@ fn a_selector_of_tokens_equals_its_formula() {
         let turn = location.turn as usize;
         for (m, sequence) in prepared.packed.sequences[3 * n..3 * n + 3].iter().enumerate() {
             let split = sequence.ids.iter().position(|id| *id == SEP).unwrap();
-            let context: Vec<u32> = dialogue[..turn].iter().flat_map(|t| t.ids.iter().copied().chain([EOU])).collect();
+            let context: Vec<u32> =
+                dialogue[..turn].iter().flat_map(|t| t.ids.iter().copied().chain([EOU])).collect();
             assert_eq!(sequence.ids[1..split], context);
             let types = sequence.types.as_ref().unwrap();
             assert!(types[..=split].iter().all(|t| *t == 0) && types[split + 1..].iter().all(|t| *t == 1));
