@@ -172,6 +172,11 @@ impl Layout {
         self.pair(query[..query_length].to_vec(), Vec::new(), &text[..text_length], cut)
     }
 
+    /// Returns the maximum number of context turns that a sequence can hold as sentence vectors.
+    pub fn max_turns(&self) -> usize {
+        self.settings.max_tokens.saturating_sub(self.framing()) / (1 + self.divider().len())
+    }
+
     /// Builds a sequence with one placeholder per context turn, followed by the tokens of the response: `[CLS] s₁ [EOU]
     /// s₂ [EOU] … [SEP] response [SEP]`. If the sequence is too long, the response keeps its first tokens, at most half
     /// of the sequence, and the context keeps its last turns.
@@ -265,7 +270,7 @@ fn terms_of(terms: &[(Range<usize>, f32)]) -> Vec<Part> {
 }
 
 /// Returns the lengths of two texts after truncation to `room` tokens together. The longer text is shortened first.
-fn longest_first(first: usize, second: usize, room: usize) -> (usize, usize) {
+pub(super) fn longest_first(first: usize, second: usize, room: usize) -> (usize, usize) {
     let shorter = first.min(second);
     let longer = if shorter > room { shorter } else { shorter.max(room - shorter) }.min(first.max(second));
     let (shorter, longer) = match shorter + longer > room {

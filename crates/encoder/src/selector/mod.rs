@@ -171,7 +171,7 @@ impl Selector {
                     None => self.layout.tokens(&turns, response),
                     Some(_) => self.layout.sentences(turns.len(), response),
                 };
-                selected.cut_context = selected.cut_context.max(pair.cut_context);
+                selected.cut_context = selected.cut_context.max(sample.dropped + pair.cut_context);
                 selected.cut_responses += usize::from(pair.cut_response > 0);
                 let pools = pair.terms(self.settings().head);
                 let mut sequence = pair.sequence;
@@ -225,8 +225,14 @@ impl Selector {
                     .with_hint("pass the previous turns as the context"));
             }
         }
+        // Do not encode turns that no sequence can hold.
+        let dropped = match self.settings().sentences {
+            Some(_) => context.len().saturating_sub(self.layout.max_turns()),
+            None => 0,
+        };
+        context.drain(..dropped);
         let responses = sample.responses.iter().map(pieces).collect::<Result<Vec<_>>>()?;
-        Ok(Tokenized { context, responses })
+        Ok(Tokenized { context, dropped, responses })
     }
 
     /// Returns the sentence vectors of all context turns; `None` if the selector reads tokens.
@@ -303,6 +309,8 @@ fn merged(layers: Vec<(usize, f32)>) -> Vec<(usize, f32)> {
 /// Tokens of a sample.
 struct Tokenized {
     context: Vec<Vec<u32>>,
+    /// Number of turns that were removed from the start of the context, because no sequence can hold them.
+    dropped: usize,
     responses: Vec<Vec<u32>>,
 }
 
@@ -327,3 +335,6 @@ impl std::fmt::Debug for Selector {
         f.debug_struct("Selector").field("name", &self.name).field("settings", self.settings()).finish()
     }
 }
+
+#[cfg(test)]
+mod tests;

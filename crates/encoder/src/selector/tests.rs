@@ -1,0 +1,141 @@
+//! Tests of selectors with small random networks.
+
+use tempfile::TempDir;
+
+use super::*;
+use crate::folder::{Additions, save_extended, tests::Builder};
+
+/// Saves a selector with a random head, and opens it.
+fn selector(settings: SelectorSettings) -> (TempDir, Selector) {
+    let folder = tempfile::tempdir().unwrap();
+    let start = folder.path().join("start");
+    let mut base = Builder::bert();
+    let base = base.open().unwrap();
+    let additions = Additions { separator: true, token: Some(EOU), segments: SENTENCE_SEGMENTS };
+    save_extended(&base, "base", additions, &start).unwrap().unwrap();
+    let base = ModelFolder::open(&start).unwrap();
+    let network = base.network().unwrap();
+    let width = network.shape.hidden;
+    let numbers = |count: usize| (0..count).map(|n| ((n * 7 + 3) as f32).sin()).collect::<Vec<f32>>();
+    let head = Head {
+        hidden: (settings.head == HeadKind::Pooler)
+            .then(|| (numbers(width * width), numbers(width), HeadActivation::Tanh)),
+        weight: numbers(width),
+        bias: 0.25,
+        scale: (settings.head == HeadKind::Matching).then_some(3.0),
+    };
+    let saved = SavedSelector {
+        network: &network,
+        head: &head,
+        architecture: base.config().architecture,
+        pipeline: base.pipeline(),
+        tokenizer: &base.tokenizer().unwrap(),
+        settings: &settings,
+        base: None,
+    };
+    let path = folder.path().join("selector");
+    save_selector(&path, &saved).unwrap();
+    assert!(is_selector(&path) && !is_selector(&start));
+    let selector = Selector::open("x", &path, DeviceChoice::Cpu, Some(Precision::F32)).unwrap();
+    assert_eq!((selector.settings(), &selector.head), (&settings, &head));
+    (folder, selector)
+}
+
+fn settings(history: History, head: HeadKind) -> SelectorSettings {
+    let sentences = SentenceSettings { max_tokens: 6, own_segment: true, ..SentenceSettings::default() };
+    SelectorSettings {
+        history,
+        max_tokens: 18,
+        divider: Divider::Eou,
+        head,
+        sentences: (history == History::Sentences).then_some(sentences),
+    }
+}
+
+#[test]
+fn scores_do_not_depend_on_the_other_responses_and_contexts() {
+    for history in [History::Tokens, History::Sentences] {
+        for head in [HeadKind::Pooler, HeadKind::Cls, HeadKind::Matching] {
+            let (_folder, selector) = selector(settings(history, head));
+            let contexts: [&[&str]; 3] =
+                [&["hello world", "a b"], &["c"], &["a", "b", "c", "hello", "a b c"]];
+            let responses = ["hello", "a b c", "", "world world world world world world world"];
+            let samples: Vec<Sample> =
+                contexts.iter().map(|context| Sample { context, responses: &responses }).collect();
+            let all = selector.select_all(&samples).unwrap();
+            for (context, together) in contexts.iter().zip(&all) {
+                assert_eq!(together.outputs.len(), 4);
+                for (response, output) in responses.iter().zip(&together.outputs) {
+                    let alone = selector.select(context, &[response]).unwrap().outputs[0];
+                    assert!((alone - output).abs() < 1e-5, "{history:?} {head:?}: {alone} {output}");
+                }
+            }
+            assert!(all[0].outputs != all[1].outputs);
+            assert_eq!(all[0].outputs, selector.select(contexts[0], &responses).unwrap().outputs);
+        }
+    }
+}
+
+#[test]
+fn a_long_context_keeps_its_last_turns() {
+    for history in [History::Tokens, History::Sentences] {
+        let (_folder, selector) = selector(settings(history, HeadKind::Cls));
+        let long: Vec<&str> = ["a", "b", "c", "hello"].into_iter().cycle().take(40).collect();
+        let changed: Vec<&str> = ["world"].into_iter().chain(long[1..].iter().copied()).collect();
+        let (whole, other) =
+            (selector.select(&long, &["a"]).unwrap(), selector.select(&changed, &["a"]).unwrap());
+        // The first turn is cut off, so it has no effect; a cut context is counted.
+        assert_eq!(whole, other);
+        assert!(whole.cut_context >= 30, "{whole:?}");
+        assert_eq!(whole.cut_responses, 0);
+        // 18 inputs without 3 special tokens and the response hold 7 turns with their [EOU].
+        let kept = selector.select(&long[33..], &["a"]).unwrap();
+        assert_eq!((kept.outputs, kept.cut_context), (whole.outputs, 0));
+        let response = "b ".repeat(200);
+        assert_eq!(selector.select(&["a"], &[&response]).unwrap().cut_responses, 1);
+    }
+}
+
+#[test]
+fn blank_turns_are_skipped_and_a_context_without_text_is_an_error() {
+    for history in [History::Tokens, History::Sentences] {
+        let (_folder, selector) = selector(settings(history, HeadKind::Cls));
+        let with_blank = selector.select(&["a", " ", "b"], &["c"]).unwrap();
+        assert_eq!(with_blank, selector.select(&["a", "b"], &["c"]).unwrap());
+        let error = selector.select(&["", " "], &["c"]).unwrap_err().to_string();
+        assert!(error.contains("nothing to answer"), "{error}");
+        assert!(selector.select(&["a"], &[]).unwrap().outputs.is_empty());
+    }
+}
+
+#[test]
+fn a_sentence_vector_is_the_weighted_mean_of_two_layers() {
+    let (_folder, selector) = selector(settings(History::Sentences, HeadKind::Cls));
+    let tokenized = selector.tokenize(&Sample { context: &["a b c", "hello"], responses: &[] }).unwrap();
+    let vectors = selector.sentence_vectors(&[tokenized]).unwrap().unwrap();
+    let ids = selector.tokenizer.encode("a b c").unwrap().ids;
+    let sequence = crate::Sequence::new(ids);
+    let mut means = Vec::new();
+    let batch = [&sequence];
+    selector
+        .backend
+        .run(&crate::Batch::new(&batch), &[1, 2], &mut |_, states| {
+            let width = states.len() / sequence.len();
+            let mean =
+                |n: usize| states.chunks_exact(width).map(|row| row[n]).sum::<f32>() / sequence.len() as f32;
+            means.push((0..width).map(mean).collect::<Vec<f32>>());
+        })
+        .unwrap();
+    for (n, element) in vectors.row(0).iter().enumerate() {
+        assert!((element - (0.4 * means[0][n] + 0.6 * means[1][n])).abs() < 1e-5);
+    }
+}
+
+#[test]
+fn the_longer_text_of_a_pair_is_shortened_first() {
+    let of = |first, second| super::layout::longest_first(first, second, 10);
+    assert_eq!(
+        [of(4, 6), of(4, 20), of(20, 4), of(20, 30), of(5, 6)],
+        [(4, 6), (4, 6), (6, 4), (5, 5), (5, 5)]
+    );
+}
