@@ -217,7 +217,7 @@ pub(crate) struct OptimizationArgs {
     /// Dropout probability of hidden states and attention [default: 0.1]
     #[arg(long, value_name = "RATE")]
     pub(crate) dropout: Option<f64>,
-    /// Number of layers to freeze, counted from the input [default: half of the layers; simcse, mlm: 0]
+    /// Number of layers to freeze, counted from the input [default: half of the layers; simcse, mlm, post-training, selector: 0]
     ///
     /// Frozen layers are not trained. If at least one layer is frozen, the embeddings are frozen, too.
     #[arg(long, value_name = "N")]
@@ -245,16 +245,17 @@ pub(crate) struct EvaluationArgs {
     /// Number of held-out dialogues, at most a tenth of all [default: 400; 0 if --dev is given]
     ///
     /// Held-out dialogues are not trained on. They are used to evaluate the model without labels. The objectives
-    /// role-position, mlm and relevance hold out none by default.
+    /// role-position, mlm, relevance and post-training hold out none by default.
     #[arg(long, alias = "aside", value_name = "N")]
     pub(crate) held_out: Option<usize>,
-    /// Which step to save as the model: label-free, dev or last [default: label-free; role-position: last]
+    /// Which step to save as the model: label-free, dev or last [default: label-free; role-position, post-training: last]
     ///
     /// label-free: the last step whose score is close to the best score. With held-out dialogues, each of them is split
     /// into two halves. For each half, the nearest neighbors among the other held-out dialogues are found. The score is the
     /// share of neighbors that both halves have in common; close means within 0.005 or one standard error, whichever is larger.
     /// Without held-out dialogues, the score is the share of the nearest neighbors by BM25 that are also nearest neighbors
-    /// by vectors; close means within 0.005.
+    /// by vectors; close means within 0.005. With the objective selector, the score is the share of the contexts in the
+    /// held-out dialogues whose next turn ranks first among ten responses.
     ///
     /// dev: the first step with the best mean over the --dev tasks. The measure of each task is the first one that `turnwise
     /// bench` prints.
@@ -286,7 +287,7 @@ pub(crate) struct ObjectiveArgs {
     /// Maximum number of tokens of a training sequence [default: set by the objective]
     ///
     /// A sequence is one utterance; with auto and dial2vec, a whole dialogue; with mlm, several consecutive turns; with
-    /// relevance, the turns and the candidate response.
+    /// relevance, post-training and selector, the turns and the candidate response.
     #[arg(long, value_name = "N")]
     pub(crate) max_tokens: Option<usize>,
     /// Temperature τ of the softmax [default: set by the objective]
@@ -294,10 +295,10 @@ pub(crate) struct ObjectiveArgs {
     /// Similarities are divided by this value.
     #[arg(long, value_name = "X")]
     pub(crate) temperature: Option<f64>,
-    /// Only dialoguecse, joint, dial2vec: number of negatives per positive [default: 9]
+    /// Only dialoguecse, joint, dial2vec, selector: number of negatives per positive [default: 9; selector: 1]
     #[arg(long, value_name = "N")]
     pub(crate) negatives: Option<usize>,
-    /// Only dialoguecse, joint: number of hard negatives among the negatives [default: dialoguecse: 0, joint: 2]
+    /// Only dialoguecse, joint, selector: number of hard negatives among the negatives [default: 0; joint: 2]
     ///
     /// Hard negatives are similar to the right response, by vectors or by BM25. Candidates that could also be a right
     /// response are excluded.
@@ -307,7 +308,7 @@ pub(crate) struct ObjectiveArgs {
     ///
     /// dialoguecse, joint: turns before and after a response, counted together (default 3).
     ///
-    /// responses, siamese-m, relevance: turns before a response (default 3).
+    /// responses, siamese-m, relevance, post-training: turns before a response (default 3).
     ///
     /// siamese-s: turns before a response (default 1).
     ///
@@ -356,7 +357,7 @@ pub(crate) struct ObjectiveArgs {
 pub(crate) struct SelectorArgs {
     /// How the selector reads the context: tokens or sentences [default: tokens]
     ///
-    /// tokens: the tokens of all turns, at most 512; the oldest tokens of a longer context are cut off. Most accurate.
+    /// tokens: the tokens of all turns, at most 512; the oldest tokens of a longer context are cut off.
     ///
     /// sentences: one vector per turn. Fast for many candidates and long contexts: a sequence of 128 inputs holds about
     /// 50 turns, and one of 512 inputs (--max-tokens 512) about 240.
@@ -497,8 +498,8 @@ fn train_help() -> String {
 }
 
 const TRAIN_EXAMPLES: &str = "
-`auto` is another name of `neighbors`. Start with auto for dialogue search, context-cca for turns, joint for both, and \
-responses for response selection. \
+`auto` is another name of `neighbors`. Start with auto for dialogue search, context-cca for turns, joint for both, \
+responses for response selection by vectors, and selector to choose among some replies. \
 The model of the best step is saved (see --select). docs/training.md describes the objectives and their defaults.
 
 Examples:
