@@ -715,6 +715,7 @@ fn assistants_have_the_same_tools_on_a_pipe_and_over_http() {
         call(6, "get_dialogue", json!({"id": "nobody"})),
         call(7, "search", json!({"quary": "x"})),
         message(8, "resources/list", json!({})),
+        call(9, "respond", json!({"context": ["hello", "my parcel never came"], "role": "agent", "k": 2})),
     ];
     let input: String = messages.iter().map(|message| format!("{message}\n")).collect();
     let outcome = t.run_with("serve -i x --mcp", input.as_bytes());
@@ -722,13 +723,13 @@ fn assistants_have_the_same_tools_on_a_pipe_and_over_http() {
     let answers: Vec<Value> = outcome.out.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert_eq!(
         answers.iter().map(|a| a["id"].as_u64().unwrap()).collect::<Vec<_>>(),
-        [1, 2, 3, 4, 5, 6, 7, 8]
+        [1, 2, 3, 4, 5, 6, 7, 8, 9]
     );
     assert_eq!(answers[0]["result"]["protocolVersion"], "2025-03-26");
     let tools = answers[1]["result"]["tools"].as_array().unwrap();
     assert_eq!(
         tools.iter().map(|tool| tool["name"].as_str().unwrap()).collect::<Vec<_>>(),
-        ["search", "similar", "get_dialogue"]
+        ["search", "similar", "respond", "get_dialogue"]
     );
     let found = &answers[2]["result"]["structuredContent"];
     assert_eq!(found["hits"].as_array().unwrap().len(), 2);
@@ -740,6 +741,8 @@ fn assistants_have_the_same_tools_on_a_pipe_and_over_http() {
     assert_eq!(answers[5]["result"]["isError"], true);
     assert!(answers[6]["result"]["content"][0]["text"].as_str().unwrap().contains("did you mean `query`?"));
     assert_eq!(answers[7]["error"]["code"], -32601);
+    let replies = answers[8]["result"]["structuredContent"]["replies"].as_array().unwrap();
+    assert!(replies.len() == 2 && replies.iter().all(|reply| reply["said"]["turn"]["role"] == "agent"));
 
     let server = Server::start(&t, "-i x");
     for (message, answer) in messages.iter().filter(|message| message["id"].is_u64()).zip(&answers) {
