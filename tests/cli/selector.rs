@@ -170,7 +170,7 @@ fn wrong_uses_of_selectors_are_reported() {
     }
     // A context and a candidate of 10,000 tokens are cut, with a warning for the candidate.
     let outcome = t.run("respond -i chats --context long.txt --selector ./replies --candidates long.txt");
-    outcome.says(0, &["warning: number of replies that are too long for the selector"]);
+    outcome.says(0, &["warning: the selector read only the beginning of 1 candidate: too long"]);
     for (options, texts) in [
         (
             "--first-weight 0.5",

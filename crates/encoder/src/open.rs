@@ -50,10 +50,7 @@ pub fn open_with(
     settings: &Settings,
 ) -> Result<Transformer> {
     let device = Device::open(settings.device)?;
-    let precision = match device.is_cpu() {
-        true => CpuEngine::best_of_16_bits(SimdChoice::Auto)?,
-        false => Precision::Bf16,
-    };
+    let precision = best_of_16_bits(&device)?;
     Transformer::with(name, folder, network, settings, &|network, model| {
         engine(network, &device, Some(precision), model)
     })
@@ -82,14 +79,23 @@ pub(crate) fn selector_engine(
     precision: Option<Precision>,
 ) -> Result<Box<dyn Backend>> {
     let device = Device::open(device)?;
-    let precision = match precision {
-        None if device.is_cpu() => CpuEngine::best_of_16_bits(SimdChoice::Auto)?,
-        None => Precision::Bf16,
-        Some(precision) => precision,
-    };
+    let precision = precision.map_or_else(|| best_of_16_bits(&device), Ok)?;
+    backend(network, &device, precision)
+}
+
+/// Returns the fastest 16-bit precision of a device.
+fn best_of_16_bits(device: &Device) -> Result<Precision> {
+    match device.is_cpu() {
+        true => CpuEngine::best_of_16_bits(SimdChoice::Auto),
+        false => Ok(Precision::Bf16),
+    }
+}
+
+/// Creates the backend for a network on a device.
+fn backend(network: &Network, device: &Device, precision: Precision) -> Result<Box<dyn Backend>> {
     match device.is_cpu() {
         true => Ok(Box::new(CpuEngine::new(network, precision, SimdChoice::Auto)?)),
-        false => Ok(Box::new(CandleEngine::new(network, device, precision)?)),
+        false => Ok(Box::new(CandleEngine::new(network, device.clone(), precision)?)),
     }
 }
 
@@ -99,14 +105,11 @@ fn engine(
     precision: Option<Precision>,
     model: Fingerprint,
 ) -> Result<Box<dyn Backend>> {
-    if device.is_cpu() {
-        let simd = SimdChoice::Auto;
-        let precision = match precision {
-            Some(precision) => precision,
-            None if MEASURED_IN_INT8.contains(&model.to_string().as_str()) => Precision::Int8,
-            None => CpuEngine::best_of_16_bits(simd)?,
-        };
-        return Ok(Box::new(CpuEngine::new(network, precision, simd)?));
-    }
-    Ok(Box::new(CandleEngine::new(network, device.clone(), precision.unwrap_or(Precision::Bf16))?))
+    let is_measured = || MEASURED_IN_INT8.contains(&model.to_string().as_str());
+    let precision = match precision {
+        Some(precision) => precision,
+        None if device.is_cpu() && is_measured() => Precision::Int8,
+        None => best_of_16_bits(device)?,
+    };
+    backend(network, device, precision)
 }

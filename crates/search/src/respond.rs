@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{Mode, SearchRequest, Searcher, query::weights};
-use turnwise_core::{Error, Result, numbers::grouped, vectors::cosine};
+use turnwise_core::{Error, Result, numbers::counted, vectors::cosine};
 use turnwise_corpus::{Role, Turn, filter::Filter};
 use turnwise_encoder::TextOptions;
 
@@ -185,8 +185,8 @@ impl Searcher {
         let mut warnings = Vec::new();
         if selected.cut_responses > 0 {
             warnings.push(format!(
-                "number of replies that are too long for the selector, so that only their beginnings were read: {}",
-                grouped(selected.cut_responses as u64)
+                "the selector read only the beginning of {}: too long",
+                counted(selected.cut_responses as u64, "candidate")
             ));
         }
         Ok((scored.into_iter().map(score).collect(), warnings))

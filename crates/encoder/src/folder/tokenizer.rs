@@ -244,7 +244,7 @@ const SEPARATOR: &str = "[SEP]";
 
 impl Tokenizer {
     /// Copies this tokenizer and adds a special token to the copy. Returns the copy and the id of the token.
-    pub fn with_special_token(&self, token: &str) -> Result<(Self, u32)> {
+    fn with_special_token(&self, token: &str) -> Result<(Self, u32)> {
         let mut parts = Parts { notices: Vec::new(), ..self.parts.clone() };
         let unfit = |e: &dyn std::fmt::Display| {
             Error::data(format!("cannot add the token {token} to the tokenizer: {e}"))

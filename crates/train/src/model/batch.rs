@@ -41,6 +41,18 @@ impl Packed {
         vec![Part { weight: weight / rows.len().max(1) as f32, rows }]
     }
 
+    /// Converts terms of each sequence, whose rows are counted from its first token, to terms of the whole batch.
+    pub fn in_batch<'p>(&self, terms: impl Iterator<Item = &'p [Part]>) -> Vec<Vec<Part>> {
+        let shifted = |(terms, start): (&[Part], &usize)| {
+            let shift = |part: &Part| Part {
+                rows: part.rows.start + start..part.rows.end + start,
+                weight: part.weight,
+            };
+            terms.iter().map(shift).collect()
+        };
+        terms.zip(&self.starts).map(shifted).collect()
+    }
+
     /// Returns the range of rows of a sequence in the hidden states. Each token has one row.
     pub fn rows(&self, sequence: usize) -> std::ops::Range<usize> {
         self.starts[sequence]..self.starts[sequence + 1]

@@ -217,17 +217,8 @@ impl Utterances {
     /// Computes the vectors of the utterances from their hidden states after the first and after the last layer.
     pub fn vectors(&self, first: &Tensor, last: &Tensor) -> Candle<Tensor> {
         let [of_first, of_last] = &self.terms;
-        pool(first, self.in_batch(of_first))? + pool(last, self.in_batch(of_last))?
-    }
-
-    /// Returns the terms with the rows of the whole batch instead of the rows of each utterance.
-    fn in_batch(&self, terms: &[Vec<Part>]) -> Vec<Vec<Part>> {
-        let shifted = |(terms, start): (&Vec<Part>, &usize)| {
-            let shift =
-                |part: &Part| Part { rows: part.rows.start + start..part.rows.end + start, ..part.clone() };
-            terms.iter().map(shift).collect()
-        };
-        terms.iter().zip(&self.packed.starts).map(shifted).collect()
+        let in_batch = |terms: &[Vec<Part>]| self.packed.in_batch(terms.iter().map(Vec::as_slice));
+        pool(first, in_batch(of_first))? + pool(last, in_batch(of_last))?
     }
 }
 

@@ -268,16 +268,8 @@ struct Pairs {
 impl Loss for Pairs {
     fn compute(&self, packed: &Packed, states: &Tensor) -> Candle<Tensor> {
         // The n-th sum of every sequence, such as the mean of its response.
-        let sums = |n: usize| {
-            let terms = self.states.iter().zip(&packed.starts).map(|(terms, start)| {
-                let shift = |part: &Part| Part {
-                    rows: part.rows.start + start..part.rows.end + start,
-                    ..part.clone()
-                };
-                terms[n].iter().map(shift).collect()
-            });
-            pool(states, terms.collect())
-        };
+        let sums =
+            |n: usize| pool(states, packed.in_batch(self.states.iter().map(|terms| terms[n].as_slice())));
         let first = sums(0)?;
         let outputs = match self.kind {
             HeadKind::Cls => losses::apply(&self.heads, &first, None)?,
