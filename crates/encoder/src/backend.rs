@@ -47,20 +47,7 @@ pub trait Backend: Send + Sync {
     /// Computes the weighted sum of the hidden states of several layers, and pools it. Returns one vector per sequence
     /// for each pool. A GPU backend pools on the device, so only the pooled vectors are copied to the host.
     fn pool(&self, batch: &Batch, wanted: &PoolRequest) -> Result<Vec<Vectors>> {
-        let width = self.hidden();
-        let empty = |pool: &Pool| Vectors::filled(pool.parts.len(), width, empty(pool.reduction));
-        let mut pooled: Vec<Vectors> = wanted.pools.iter().map(empty).collect();
-        self.mixed(batch, wanted.layers, &mut |states| {
-            for (pool, pooled) in wanted.pools.iter().zip(&mut pooled) {
-                let mut start = 0;
-                for (n, (sequence, parts)) in batch.sequences.iter().zip(&pool.parts).enumerate() {
-                    let end = start + sequence.len() * width;
-                    pool_into(pooled.row_mut(n), &states[start..end], parts, pool.reduction);
-                    start = end;
-                }
-            }
-        })?;
-        Ok(pooled)
+        pool_all_tokens(self, batch, wanted)
     }
 
     /// Returns the width of the hidden states.
@@ -103,6 +90,44 @@ pub struct PoolRequest<'a> {
     pub pools: &'a [Pool<'a>],
 }
 
+impl PoolRequest<'_> {
+    /// Returns the initial values of the pooled vectors.
+    fn start(&self, width: usize) -> Vec<Vectors> {
+        let of = |pool: &Pool| Vectors::filled(pool.parts.len(), width, empty(pool.reduction));
+        self.pools.iter().map(of).collect()
+    }
+
+    /// Pools the states of a batch. `lengths` is the number of rows that `states` has for each sequence.
+    fn add(
+        &self,
+        states: &[f32],
+        width: usize,
+        lengths: impl Iterator<Item = usize> + Clone,
+        pooled: &mut [Vectors],
+    ) {
+        for (pool, pooled) in self.pools.iter().zip(pooled) {
+            let mut start = 0;
+            for (n, (length, parts)) in lengths.clone().zip(&pool.parts).enumerate() {
+                let end = start + length * width;
+                pool_into(pooled.row_mut(n), &states[start..end], parts, pool.reduction);
+                start = end;
+            }
+        }
+    }
+
+    /// Returns the layer if the request needs the first token of each sequence only, from one layer after the
+    /// embeddings.
+    fn only_first_tokens(&self) -> Option<usize> {
+        let is_first = |parts: &&[Part]| parts.iter().all(|part| part.rows.end <= 1);
+        match self.layers {
+            [(layer, 1.0)] if *layer > 0 => {
+                self.pools.iter().all(|pool| pool.parts.iter().all(is_first)).then_some(*layer)
+            }
+            _ => None,
+        }
+    }
+}
+
 /// Pooling operation for all sequences of a batch.
 #[derive(Debug, Clone)]
 pub struct Pool<'a> {
@@ -110,6 +135,18 @@ pub struct Pool<'a> {
     pub reduction: Reduction,
     /// For each sequence of the batch, the row ranges to pool.
     pub parts: Vec<&'a [Part]>,
+}
+
+fn pool_all_tokens(
+    backend: &(impl Backend + ?Sized),
+    batch: &Batch,
+    wanted: &PoolRequest,
+) -> Result<Vec<Vectors>> {
+    let (width, mut pooled) = (backend.hidden(), wanted.start(backend.hidden()));
+    backend.mixed(batch, wanted.layers, &mut |states| {
+        wanted.add(states, width, batch.sequences.iter().map(|sequence| sequence.len()), &mut pooled);
+    })?;
+    Ok(pooled)
 }
 
 /// Pools the states of one sequence into `out`: adds the weighted rows to `out`, or takes the element-wise maximum.
@@ -136,6 +173,16 @@ pub(super) fn empty(reduction: Reduction) -> f32 {
 impl Backend for CpuEngine {
     fn run(&self, batch: &Batch, layers: &[usize], take: &mut dyn FnMut(usize, &[f32])) -> Result<()> {
         CpuEngine::run(self, batch, layers, take)
+    }
+
+    fn pool(&self, batch: &Batch, wanted: &PoolRequest) -> Result<Vec<Vectors>> {
+        // If only the first tokens are pooled, the last layer need not be computed for the other tokens.
+        let Some(layer) = wanted.only_first_tokens() else { return pool_all_tokens(self, batch, wanted) };
+        let (width, mut pooled) = (self.hidden(), wanted.start(self.hidden()));
+        self.first_tokens(batch, layer, &mut |states| {
+            wanted.add(states, width, batch.sequences.iter().map(|_| 1), &mut pooled);
+        })?;
+        Ok(pooled)
     }
 
     fn hidden(&self) -> usize {

@@ -6,7 +6,7 @@ use turnwise_core::{Error, Result};
 
 use crate::{
     Batch, Network, Precision, Sequence,
-    layer::{AddNorm, PackedLayer, PaddedNorm, Workspace, padded_norm},
+    layer::{AddNorm, PackedLayer, PaddedNorm, Rows, Workspace, padded_norm},
     network::{Embeddings, Shape, Table},
     pack::{GRAIN, f16_error},
     precision,
@@ -96,7 +96,8 @@ impl CpuEngine {
 }
 
 /// Computes the embeddings of a batch and runs the network up to the last layer in `layers`. Passes the hidden states
-/// after each layer in `layers` to `take`.
+/// after each layer in `layers` to `take`: those of all tokens, except that `rows` says which tokens of the last of
+/// these layers are needed.
 ///
 /// # Safety
 ///
@@ -104,7 +105,7 @@ impl CpuEngine {
 unsafe fn run<S: Simd>(
     engine: &CpuEngine,
     batch: &Batch,
-    layers: &[usize],
+    (layers, rows): (&[usize], Rows),
     take: &mut dyn FnMut(usize, &[f32]),
     workspace: &mut Workspace,
     team: &Team,
@@ -113,8 +114,8 @@ unsafe fn run<S: Simd>(
     workspace.x.reserve::<f32>(tokens * stride);
     let mut start = 0;
     for sequence in batch.sequences {
-        let rows = &mut workspace.x.of_mut()[start * stride..(start + sequence.len()) * stride];
-        engine.embedder.embed(sequence, rows, stride);
+        let embedded = &mut workspace.x.of_mut()[start * stride..(start + sequence.len()) * stride];
+        engine.embedder.embed(sequence, embedded, stride);
         start += sequence.len();
     }
     let x = &mut workspace.x.of_mut()[..tokens * stride];
@@ -122,13 +123,18 @@ unsafe fn run<S: Simd>(
     unsafe { AddNorm { x, y: None, stride, norm: &engine.norm }.run::<S::Base>() };
     let mut wanted = layers.iter().copied().peekable();
     for done in 0..=engine.layers.len() {
+        let rows = if layers.last() == Some(&done) { rows } else { Rows::All };
         if done > 0 {
             let lengths = batch.sequences.iter().map(|s| s.len());
             // SAFETY: the caller guarantees the processor features.
-            unsafe { engine.layers[done - 1].run::<S>(workspace, lengths, tokens, team) };
+            unsafe { engine.layers[done - 1].run::<S>(workspace, lengths, (tokens, rows), team) };
         }
         if wanted.next_if_eq(&done).is_some() {
-            hand_out(engine, workspace, tokens, &mut |states| take(done, states));
+            let count = match rows {
+                Rows::All => tokens,
+                Rows::First => batch.sequences.len(),
+            };
+            hand_out(engine, workspace, count, &mut |states| take(done, states));
         }
         if wanted.peek().is_none() {
             break;
@@ -136,10 +142,10 @@ unsafe fn run<S: Simd>(
     }
 }
 
-/// Passes the hidden states of all tokens to `take`, without the padding of the rows.
-fn hand_out(engine: &CpuEngine, workspace: &Workspace, tokens: usize, take: &mut dyn FnMut(&[f32])) {
+/// Passes the first `count` rows of hidden states to `take`, without the padding of the rows.
+fn hand_out(engine: &CpuEngine, workspace: &Workspace, count: usize, take: &mut dyn FnMut(&[f32])) {
     let (stride, hidden) = (engine.norm.weight.len(), engine.hidden);
-    let x = &workspace.x.of::<f32>()[..tokens * stride];
+    let x = &workspace.x.of::<f32>()[..count * stride];
     if stride == hidden {
         take(x);
     } else {
@@ -184,6 +190,28 @@ impl CpuEngine {
     /// Returns an error if a sequence is empty, too long, or has ids that are not in the embedding tables. Also returns
     /// an error if a layer does not exist, or if the layers are not in strictly ascending order.
     pub fn run(&self, batch: &Batch, layers: &[usize], take: &mut dyn FnMut(usize, &[f32])) -> Result<()> {
+        self.run_rows(batch, layers, Rows::All, take)
+    }
+
+    /// Runs a batch and passes the hidden states of the first token of each sequence to `take`, one row per sequence.
+    /// `layer` is the layer that computes these states, at least 1.
+    ///
+    /// The results are those of [`CpuEngine::run`], but the layer is computed only for these tokens. Returns the same
+    /// errors.
+    pub fn first_tokens(&self, batch: &Batch, layer: usize, take: &mut dyn FnMut(&[f32])) -> Result<()> {
+        if layer == 0 {
+            return Err(Error::Internal("the embeddings are computed for all tokens".to_owned()));
+        }
+        self.run_rows(batch, &[layer], Rows::First, &mut |_, states| take(states))
+    }
+
+    fn run_rows(
+        &self,
+        batch: &Batch,
+        layers: &[usize],
+        rows: Rows,
+        take: &mut dyn FnMut(usize, &[f32]),
+    ) -> Result<()> {
         for sequence in batch.sequences {
             self.embedder.check(sequence)?;
         }
@@ -201,7 +229,7 @@ impl CpuEngine {
         let threads = Team::useful_threads(batch.threads, batch.tokens(), self.largest_step);
         // SAFETY: `at` has checked that the processor has the level's features.
         Team::with(threads, |team| unsafe {
-            at_level!(self.level, run::<_>(self, batch, layers, take, &mut workspace, team))
+            at_level!(self.level, run::<_>(self, batch, (layers, rows), take, &mut workspace, team))
         });
         self.workspaces().push(workspace);
         Ok(())

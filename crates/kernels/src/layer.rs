@@ -30,6 +30,13 @@ pub(super) struct PackedLayer {
     output_norm: PaddedNorm,
 }
 
+/// Rows (tokens) of each sequence that the output of a layer has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Rows {
+    All,
+    First,
+}
+
 /// Buffers for the intermediate results of the layers, reused from batch to batch.
 #[derive(Default)]
 pub(super) struct Workspace {
@@ -105,6 +112,9 @@ impl PackedLayer {
     /// Applies the layer to the hidden states in `workspace.x`, in place. `lengths` holds the number of tokens of each
     /// sequence, and `tokens` is their sum.
     ///
+    /// If `rows` is [`Rows::First`], only the states of the first tokens are computed. They are then the first rows of
+    /// `workspace.x`, one per sequence.
+    ///
     /// # Safety
     ///
     /// The processor must have the features of `S`, and the layer must be packed for `S`.
@@ -112,7 +122,7 @@ impl PackedLayer {
         &self,
         workspace: &mut Workspace,
         lengths: impl Iterator<Item = usize>,
-        tokens: usize,
+        (tokens, rows): (usize, Rows),
         team: &Team,
     ) {
         let Workspace { x, y, projected, context, inner, codes, heads } = workspace;
@@ -122,15 +132,27 @@ impl PackedLayer {
         context.reserve::<f32>(tokens * width);
         y.reserve::<f32>(tokens * h);
         let (projected, context) = (projected.of_mut::<f32>(), context.of_mut::<f32>());
-        let (x, y) = (&mut x.of_mut::<f32>()[..tokens * h], &mut y.of_mut::<f32>()[..tokens * h]);
+        let (x, y) = (x.of_mut::<f32>(), y.of_mut::<f32>());
         // SAFETY: the caller guarantees the processor features; the called functions check the lengths.
         unsafe {
             linear::<S>(&self.projection, codes, (x, h), tokens, (projected, three), None, team);
-            let mut start = 0;
+            let (mut start, mut count) = (0, 0);
             for length in lengths {
-                attend::<S>(self.heads, projected, start..start + length, context, heads, team);
+                let queries = match rows {
+                    Rows::All => length,
+                    Rows::First => length.min(1),
+                };
+                attend::<S>(self.heads, projected, (start..start + length, queries), context, heads, team);
+                if rows == Rows::First {
+                    // Rows that are not needed any more can be overwritten: `count` is at most `start`.
+                    context.copy_within(start * width..(start + queries) * width, count * width);
+                    x.copy_within(start * h..(start + queries) * h, count * h);
+                }
                 start += length;
+                count += queries;
             }
+            let tokens = count;
+            let (x, y) = (&mut x[..tokens * h], &mut y[..tokens * h]);
             linear::<S>(&self.attention_output, codes, (context, width), tokens, (y, h), None, team);
             AddNorm { x, y: Some(y), stride: h, norm: &self.attention_norm }.run::<S::Base>();
             // Each row gets one extra cache line. If the row stride were a power of two, the rows would evict each

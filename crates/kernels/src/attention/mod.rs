@@ -54,8 +54,8 @@ pub(super) struct HeadWorkspace {
 pub(super) const SPARE_ROWS: usize = GRAIN;
 
 /// Computes self-attention over one sequence, whose tokens are the rows `tokens` of `projected`. Writes the output of
-/// all heads to the same rows of `context`. A row of `projected` holds the scaled query, the key and the value of each
-/// head. After the last token, `projected` must have [`SPARE_ROWS`] more rows.
+/// all heads for the first `queries` tokens to the same rows of `context`. A row of `projected` holds the scaled query,
+/// the key and the value of each head. After the last token, `projected` must have [`SPARE_ROWS`] more rows.
 ///
 /// # Safety
 ///
@@ -63,15 +63,15 @@ pub(super) const SPARE_ROWS: usize = GRAIN;
 pub(super) unsafe fn attend<S: Simd>(
     heads: Heads,
     projected: &[f32],
-    tokens: Range<usize>,
+    (tokens, queries): (Range<usize>, usize),
     context: &mut [f32],
     workspaces: &mut Vec<HeadWorkspace>,
     team: &Team,
 ) {
     let (stride, width) = (3 * heads.width(), heads.width());
-    assert!(heads.stride.is_multiple_of(GRAIN));
+    assert!(heads.stride.is_multiple_of(GRAIN) && queries <= tokens.len());
     assert!(projected.len() >= (tokens.end + SPARE_ROWS) * stride && context.len() >= tokens.end * width);
-    let parts = team.parts(heads.count, tokens.len(), 2 * tokens.len() * heads.stride);
+    let parts = team.parts(heads.count, queries, 2 * tokens.len() * heads.stride);
     if workspaces.len() < parts {
         workspaces.resize_with(parts, HeadWorkspace::default);
     }
@@ -82,9 +82,9 @@ pub(super) unsafe fn attend<S: Simd>(
         // SAFETY: the caller guarantees the processor features; the asserts check the lengths.
         unsafe {
             if heads.squares {
-                squares::attend_heads::<S>(heads, which, projected, tokens, context, workspace);
+                squares::attend_heads::<S>(heads, which, projected, (tokens, queries), context, workspace);
             } else {
-                attend_heads::<S::Base>(heads, which, projected, tokens, context, workspace);
+                attend_heads::<S::Base>(heads, which, projected, (tokens, queries), context, workspace);
             }
         }
     });
@@ -102,7 +102,7 @@ pub(super) unsafe fn attend_heads<S: Simd>(
     heads: Heads,
     which: Range<usize>,
     projected: &[f32],
-    tokens: Range<usize>,
+    (tokens, queries): (Range<usize>, usize),
     context: Shared,
     workspace: &mut HeadWorkspace,
 ) {
@@ -130,7 +130,7 @@ pub(super) unsafe fn attend_heads<S: Simd>(
                 to_keys: keys.as_mut_ptr(),
                 to_values: values.as_mut_ptr(),
             });
-            for block in even_parts(0..n, BLOCK * S::ROWS) {
+            for block in even_parts(0..queries, BLOCK * S::ROWS) {
                 for start in (0..columns).step_by(panel) {
                     let vectors = (columns - start).min(panel) / S::LANES;
                     for (count, high, row) in even_tiles(0..block.len(), S::ROWS) {

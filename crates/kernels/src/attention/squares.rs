@@ -29,7 +29,7 @@ pub(super) unsafe fn attend_heads<S: Simd>(
     heads: Heads,
     which: Range<usize>,
     projected: &[f32],
-    tokens: Range<usize>,
+    (tokens, queries): (Range<usize>, usize),
     context: Shared,
     workspace: &mut HeadWorkspace,
 ) {
@@ -38,6 +38,7 @@ pub(super) unsafe fn attend_heads<S: Simd>(
     // `depth` is the number of steps along a query. `blocks` is the number of blocks of tokens, which is also the
     // number of steps along a row of attention weights.
     let (depth, blocks) = (heads.stride.div_ceil(STEP), n.div_ceil(BLOCK));
+    let query_blocks = queries.div_ceil(BLOCK);
     let HeadWorkspace { queries, keys, values, scores, weights, factors } = workspace;
     for buffer in [&mut *queries, keys, values] {
         // Padding that is never written stays zero: see `Arrange`.
@@ -64,7 +65,7 @@ pub(super) unsafe fn attend_heads<S: Simd>(
                 keys: keys.as_mut_ptr(),
                 values: values.as_mut_ptr(),
             });
-            for block in 0..blocks {
+            for block in 0..query_blocks {
                 let rows = BLOCK.min(n - block * BLOCK);
                 let product = |left: *const u32, right: *const u32, steps: usize, to: *mut f32| {
                     let squares = Squares {

@@ -161,6 +161,41 @@ fn results_do_not_depend_on_the_other_sequences_of_a_batch() {
 }
 
 #[test]
+fn first_tokens_have_the_states_that_a_run_over_all_tokens_gives_them() {
+    let sizes = [shape(48, 3, 100, Activation::Gelu), shape(96, 3, 200, Activation::Relu)];
+    for shape in sizes {
+        let hidden = shape.hidden;
+        let network = Network::random(shape, 2, 60, 300, 8);
+        let all: Vec<Sequence> = [3, 1, 290, 12, 50, 1, 7].map(|n| sequence(n, 60)).into();
+        let sequences: Vec<&Sequence> = all.iter().collect();
+        for level in SimdLevel::here() {
+            for precision in [Precision::F32, Precision::Bf16, Precision::Int16, Precision::Int8] {
+                let engine = engine(&network, precision, level);
+                for layer in [1, 2] {
+                    let states = last(&engine, layer, &all);
+                    let (mut start, mut expected) = (0, Vec::new());
+                    for sequence in &all {
+                        expected.extend_from_slice(&states[start * hidden..][..hidden]);
+                        start += sequence.len();
+                    }
+                    for threads in [1, 2] {
+                        let (mut got, batch) = (Vec::new(), Batch { sequences: &sequences, threads });
+                        engine
+                            .first_tokens(&batch, layer, &mut |states| got.extend_from_slice(states))
+                            .unwrap();
+                        assert!(got == expected, "{precision} at {level}, layer {layer}, {threads} threads");
+                    }
+                }
+            }
+        }
+    }
+    let network = Network::random(shape(16, 2, 32, Activation::Relu), 1, 20, 10, 11);
+    let engine = engine(&network, Precision::F32, SimdLevel::Portable);
+    let run = |layer| engine.first_tokens(&Batch::new(&[&sequence(4, 20)]), layer, &mut |_| ());
+    assert!(matches!(run(0), Err(Error::Internal(_))) && matches!(run(2), Err(Error::Input { .. })));
+}
+
+#[test]
 fn lower_precisions_are_close_to_f32() {
     let network = Network::random(shape(96, 3, 384, Activation::Gelu), 4, 60, 50, 9);
     let sequences: Vec<Sequence> = (1..40).map(|n| sequence(n, 60)).collect();
