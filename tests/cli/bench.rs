@@ -157,6 +157,36 @@ fn responses_are_selected_in_both_layouts() {
 }
 
 #[test]
+fn contexts_of_response_selection_can_be_chosen_by_length_and_shortened() {
+    let t = Turnwise::new();
+    let sample = |id: &str, turns: &[&str]| {
+        let context: Vec<Value> = turns.iter().map(|text| json!({"role": "a", "text": text})).collect();
+        json!({"id": id, "context": context, "candidates": ["red apples", "blue whales"], "answer": 0})
+            .to_string()
+    };
+    let long = sample("long", &["blue", "whales swim far", "apples"]);
+    t.write("samples.jsonl", format!("{}\n{long}\n", sample("short", &["apples"])));
+    let found = |options: &str| t.json(&format!("bench response samples.jsonl -r bm25 {options}"));
+    let number = |results: &Value| results[0]["values"][0]["each"].as_array().map_or(0, Vec::len);
+    assert_eq!(number(&found("")), 2);
+    for options in ["--min-turns 3", "--min-words 5"] {
+        let results = found(options);
+        assert_eq!((number(&results), value(&results, 0, "R@1")), (1, 0.0), "{results}");
+    }
+    // Without the turns about whales, the word "apples" decides.
+    let results = found("--min-turns 2 --without-turns 1,2");
+    assert_eq!((number(&results), value(&results, 0, "R@1")), (1, 1.0));
+    t.run("bench response samples.jsonl -r bm25 --min-turns 4").says(
+        3,
+        &[
+            "no sample has a context of the wanted length; 2 samples have not",
+            "lower --min-turns or --min-words",
+        ],
+    );
+    t.run("bench response samples.jsonl -r bm25 --without-turns 0").says(2, &["turns are counted from 1"]);
+}
+
+#[test]
 fn the_whole_corpus_of_a_beir_folder_is_searched() {
     let t = Turnwise::new();
     t.write("beir/corpus.jsonl", "{\"_id\": \"d1\", \"title\": \"Parcels\", \"text\": \"late\"}\n{\"_id\": \"d2\", \"text\": \"cards\"}\n{\"_id\": \"d3\", \"text\": \"nothing\"}\n");

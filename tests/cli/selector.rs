@@ -45,6 +45,14 @@ fn a_selector_is_trained_evaluated_and_saved() {
         t.run(&format!("embed {SAMPLES} --model ./{run}/model -o x.npy"))
             .says(2, &["is a selector, which scores texts, not an encoder"]);
     }
+    // The last turns or tokens of the context.
+    let scores = |suffix: &str| {
+        t.json(&format!("bench response responses.jsonl -r selector:./tokens{suffix}"))[0]["values"][0]["each"].clone()
+    };
+    assert_eq!(scores("+last-1000"), scores(""));
+    assert_eq!(scores("+last-100000-tokens"), scores(""));
+    assert_ne!(scores("+last-1-tokens"), scores(""));
+    assert_ne!(scores("+last-1"), scores(""));
     let recipe = t.read("sentences/recipe.toml");
     assert!(recipe.contains("first_weight = 0.25") && recipe.contains("max_tokens = 64"), "{recipe}");
     t.run("bench response responses.jsonl -r selector:./small")

@@ -353,9 +353,11 @@ pub(crate) struct ObjectiveArgs {
 }
 
 #[derive(Debug, Args)]
-#[command(next_help_heading = "Selector (only the objective selector)")]
+#[command(
+    next_help_heading = "Pairs of a context and a response (only selector, post-training and relevance)"
+)]
 pub(crate) struct SelectorArgs {
-    /// How the selector reads the context: tokens or sentences [default: tokens]
+    /// How the network reads the context: tokens or sentences [default: tokens]
     ///
     /// tokens: the tokens of all turns, at most 512; the oldest tokens of a longer context are cut off.
     ///
@@ -366,10 +368,10 @@ pub(crate) struct SelectorArgs {
     /// Token after every turn of the context: eou or none [default: eou]
     #[arg(long, value_name = "TOKEN", value_parser = parse_value::<Divider>)]
     pub(crate) divider: Option<Divider>,
-    /// Layers that compute the score: pooler, cls or matching [default: pooler; with --history sentences: cls]
+    /// Only selector: layers that compute the score, pooler, cls or matching [default: pooler; with --history sentences: cls]
     ///
     /// pooler: the head of BERT for sequence classification, which sentence-transformers knows. cls: a single layer on the
-    /// first token. matching: cls, plus the cosine of the mean states of the context and of the response.
+    /// first token. matching: cls, plus the similarity of the context and the response, each encoded alone.
     #[arg(long, value_name = "KIND", value_parser = parse_value::<HeadKind>)]
     pub(crate) head: Option<HeadKind>,
     /// With --history sentences: special tokens around each turn, cls-sep, cls-eou, eou or none [default: cls-sep]

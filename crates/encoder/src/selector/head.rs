@@ -1,10 +1,7 @@
 //! Heads, which reduce the hidden state of the first token to one score.
 
 use serde::{Deserialize, Serialize};
-use turnwise_core::{
-    error::{Error, Result},
-    vectors::cosine,
-};
+use turnwise_core::error::{Error, Result};
 
 use super::settings::HeadKind;
 use crate::folder::{Architecture, weights::Weights};
@@ -21,7 +18,8 @@ pub struct Head {
     pub weight: Vec<f32>,
     /// Bias of the scoring layer.
     pub bias: f32,
-    /// Scale of the cosine of the context and the response; `None` if the score does not depend on it.
+    /// Scale of the similarity of the context and the response, which are encoded alone; `None` if the score does not
+    /// depend on it.
     pub scale: Option<f32>,
 }
 
@@ -54,19 +52,10 @@ impl HeadActivation {
 }
 
 impl Head {
-    /// Returns the score of a response. `states` has the state of the first token and, if the head reads them, the mean
-    /// states of the context and of the response.
-    pub fn score(&self, states: &[f32]) -> f32 {
+    /// Returns the score of a response from the state of the first token. Heads with a scale add the scaled
+    /// similarity of the context and the response to it.
+    pub fn score(&self, state: &[f32]) -> f32 {
         let dot = |weights: &[f32], x: &[f32]| weights.iter().zip(x).map(|(w, x)| w * x).sum::<f32>();
-        let (state, means) = states.split_at(self.weight.len());
-        let matching = self.scale.map_or(0.0, |scale| {
-            let (context, response) = means.split_at(means.len() / 2);
-            scale * cosine(context, response)
-        });
-        matching + self.of_first(state, &dot)
-    }
-
-    fn of_first(&self, state: &[f32], dot: &dyn Fn(&[f32], &[f32]) -> f32) -> f32 {
         match &self.hidden {
             None => dot(&self.weight, state) + self.bias,
             Some((weight, bias, activation)) => {

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use turnwise_core::error::{Error, Result};
 
-use super::settings::{Divider, Frame, HeadKind, SelectorSettings, SentencePooling, SentenceSettings};
+use super::settings::{Divider, Frame, History, SelectorSettings, SentencePooling, SentenceSettings};
 use crate::{Part, Sequence, folder::Tokenizer, network::Embeddings};
 
 /// Name of the token that ends an utterance.
@@ -39,10 +39,6 @@ pub struct Pair {
     pub sequence: Sequence,
     /// Index of each placeholder in the sequence, and index of the turn whose vector replaces it.
     pub vectors: Vec<(u32, u32)>,
-    /// Range of the context in the sequence.
-    pub context: Range<usize>,
-    /// Range of the response in the sequence.
-    pub response: Range<usize>,
     /// Number of context tokens, or of context turns if they are vectors, that were cut off because the sequence was
     /// too long.
     pub cut_context: usize,
@@ -50,26 +46,12 @@ pub struct Pair {
     pub cut_response: usize,
 }
 
-impl Pair {
-    /// Returns the terms of the states that the head reads: of the first token, and, for the head `matching`, of the means
-    /// of the context and of the response.
-    pub fn terms(&self, head: HeadKind) -> Vec<Vec<Part>> {
-        let mean =
-            |rows: &Range<usize>| vec![Part { weight: 1.0 / rows.len().max(1) as f32, rows: rows.clone() }];
-        let first = vec![Part { rows: 0..1, weight: 1.0 }];
-        match head {
-            HeadKind::Pooler | HeadKind::Cls => vec![first],
-            HeadKind::Matching => vec![first, mean(&self.context), mean(&self.response)],
-        }
-    }
-}
-
-/// A turn as the input of a network, and the terms of its sentence vector.
+/// A turn, a response or a context that is encoded alone, and the terms of its vector.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Utterance {
-    /// The tokens of the turn.
+    /// The tokens, with special tokens.
     pub sequence: Sequence,
-    /// Terms of the weighted sum that is the sentence vector: rows of the states after the first layer, and rows of the
+    /// Terms of the weighted sum that is the vector: rows of the states after the first layer, and rows of the
     /// states after the last layer.
     pub terms: [Vec<Part>; 2],
 }
@@ -172,9 +154,10 @@ impl Layout {
         self.pair(query[..query_length].to_vec(), Vec::new(), &text[..text_length], cut)
     }
 
-    /// Returns the maximum number of context turns that a sequence can hold as sentence vectors.
+    /// Returns the maximum number of context turns that a sequence can hold as sentence vectors, beside a response of one
+    /// token.
     pub fn max_turns(&self) -> usize {
-        self.settings.max_tokens.saturating_sub(self.framing()) / (1 + self.divider().len())
+        self.settings.max_tokens.saturating_sub(self.framing() + 1) / (1 + self.divider().len())
     }
 
     /// Builds a sequence with one placeholder per context turn, followed by the tokens of the response: `[CLS] s₁ [EOU]
@@ -215,19 +198,43 @@ impl Layout {
             segments
         });
         let sequence = Sequence { types: segments, ..Sequence::new(ids) };
-        let context = self.tokens.before.len()..self.tokens.before.len() + context.len();
-        Pair {
-            sequence,
-            vectors,
-            context,
-            response: start..start + response.len(),
-            cut_context,
-            cut_response,
+        Pair { sequence, vectors, cut_context, cut_response }
+    }
+
+    /// Returns the settings of the vectors of texts that are encoded alone.
+    pub fn vector_settings(&self) -> SentenceSettings {
+        // Without sentence vectors, the vectors are those of an encoder with mean pooling.
+        self.settings.sentences.unwrap_or(SentenceSettings {
+            max_tokens: self.settings.max_tokens,
+            first_weight: 0.0,
+            ..SentenceSettings::default()
+        })
+    }
+
+    /// Returns the sequences of a context that are encoded before the responses are read: each turn, if the history is
+    /// [`History::Sentences`], else all turns as one sequence. At most the last [`Layout::max_turns`] turns are encoded
+    /// each.
+    pub fn context(&self, turns: &[&[u32]]) -> Vec<Utterance> {
+        match self.settings.history {
+            History::Sentences => {
+                let kept = &turns[turns.len().saturating_sub(self.max_turns())..];
+                kept.iter().map(|turn| self.utterance(turn)).collect()
+            }
+            History::Tokens => {
+                let settings = self.vector_settings();
+                let room =
+                    settings.max_tokens.saturating_sub(self.tokens.before.len() + self.tokens.after.len());
+                let all: Vec<u32> =
+                    turns.iter().flat_map(|turn| turn.iter().chain(self.divider())).copied().collect();
+                vec![self.utterance(&all[all.len().saturating_sub(room)..])]
+            }
         }
     }
 
-    /// Builds the sequence of a context turn. A turn that is too long keeps its first tokens.
-    pub fn utterance(&self, ids: &[u32], settings: &SentenceSettings) -> Utterance {
+    /// Builds the sequence of a text that is encoded alone: a turn, or a response. A text that is too long keeps its
+    /// first tokens.
+    pub fn utterance(&self, ids: &[u32]) -> Utterance {
+        let settings = self.vector_settings();
         let eou = self.tokens.eou.as_slice();
         let (before, after): (&[u32], &[u32]) = match settings.frame {
             Frame::ClsSep => (&self.tokens.before, &self.tokens.after),

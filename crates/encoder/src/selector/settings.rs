@@ -42,6 +42,18 @@ pub struct SentenceSettings {
     pub own_segment: bool,
 }
 
+impl SentenceSettings {
+    /// Returns the default settings for a head. A head that compares vectors needs those of the last layer, which encoders
+    /// are trained for.
+    pub fn default_of(head: HeadKind) -> Self {
+        let usual = SentenceSettings::default();
+        match head {
+            HeadKind::Matching => SentenceSettings { first_weight: 0.0, ..usual },
+            HeadKind::Pooler | HeadKind::Cls => usual,
+        }
+    }
+}
+
 impl Default for SentenceSettings {
     /// Returns the best settings of the paper on response selection by sentence embeddings.
     fn default() -> Self {
@@ -115,8 +127,9 @@ named! {
     Pooler = "pooler",
     /// A single scoring layer on the first token.
     Cls = "cls",
-    /// A single scoring layer on the first token, plus the cosine of the mean states of the context and of the response,
-    /// multiplied by a trained scale.
+    /// A single scoring layer on the first token, plus the similarity of the context and the response, multiplied by a
+    /// trained scale. For the similarity, both are encoded alone, as by an encoder: the cosine, or the smooth maximum of
+    /// the cosines of all turns if each turn has a vector.
     Matching = "matching",
 }
 

@@ -61,7 +61,7 @@ fn scores_do_not_depend_on_the_other_responses_and_contexts() {
                 [&["hello world", "a b"], &["c"], &["a", "b", "c", "hello", "a b c"]];
             let responses = ["hello", "a b c", "", "world world world world world world world"];
             let samples: Vec<Sample> =
-                contexts.iter().map(|context| Sample { context, responses: &responses }).collect();
+                contexts.iter().map(|context| Sample::new(context, &responses)).collect();
             let all = selector.select_all(&samples).unwrap();
             for (context, together) in contexts.iter().zip(&all) {
                 assert_eq!(together.outputs.len(), 4);
@@ -109,10 +109,60 @@ fn blank_turns_are_skipped_and_a_context_without_text_is_an_error() {
 }
 
 #[test]
+fn responses_beyond_the_most_similar_ones_are_not_read_and_come_last() {
+    let (_folder, selector) = selector(settings(History::Tokens, HeadKind::Matching));
+    let texts: Vec<String> =
+        (0..40).map(|n| ["a", "b", "c", "hello", "world"][n % 5].repeat(n / 5 + 1)).collect();
+    let responses: Vec<&str> = texts.iter().map(String::as_str).collect();
+    let context = ["hello world", "a b"];
+    let all = selector.select(&context, &responses).unwrap();
+    let alone = |n: usize| selector.select(&context, &responses[n..=n]).unwrap().outputs[0];
+    let mut order: Vec<usize> = (0..40).collect();
+    order.sort_by(|a, b| all.outputs[*b].total_cmp(&all.outputs[*a]));
+    let exact = |n: &usize| (alone(*n) - all.outputs[*n]).abs() < 1e-5;
+    assert!(order[..16].iter().all(exact), "{:?}", all.outputs);
+    assert_eq!(selector.select(&context, &responses[..16]).unwrap().outputs.len(), 16);
+    // Without scores before reading, all are read.
+    assert_eq!(select::read_first(&[], 40).len(), 40);
+    let read = select::read_first(&[1.0, 5.0, 3.0], 3);
+    assert_eq!(read, [0, 1, 2]);
+    let mut scores: Vec<f32> = (0..20).map(|n| n as f32).collect();
+    let read = select::read_first(&scores, 20);
+    assert_eq!(read, (4..20).collect::<Vec<_>>());
+    // The lowest score of a response that was read is 1 (6 - 5), so the scores of the others fall by 2.
+    let outputs: Vec<f32> = (0..16).map(|n| if n == 2 { -5.0 } else { 0.5 }).collect();
+    select::add_outputs(&mut scores, &read, &outputs);
+    assert_eq!(scores[..8], [-2.0, -1.0, 0.0, 1.0, 4.5, 5.5, 1.0, 7.5]);
+}
+
+#[test]
+fn a_limit_of_context_tokens_keeps_the_last_ones() {
+    for history in [History::Tokens, History::Sentences] {
+        let (_folder, selector) = selector(settings(history, HeadKind::Cls));
+        let context = ["a b c", "b c", "a b"];
+        let last = |room| {
+            let sample = Sample { last_tokens: Some(room), ..Sample::new(&context, &["c"]) };
+            selector.select_all(&[sample]).unwrap().remove(0)
+        };
+        let cut = |tokens, turns| if history == History::Tokens { tokens } else { turns };
+        let of = |context: &[&str], cut_context| Selected {
+            cut_context,
+            ..selector.select(context, &["c"]).unwrap()
+        };
+        assert_eq!(last(2), of(&["a b"], cut(5, 2)));
+        assert_eq!(last(3), of(&["c", "a b"], cut(4, 1)));
+        assert_eq!(last(6), of(&["b c", "b c", "a b"], cut(1, 0)));
+        assert_eq!(last(7), of(&context, 0));
+        assert_eq!(last(100), of(&context, 0));
+    }
+}
+
+#[test]
 fn a_sentence_vector_is_the_weighted_mean_of_two_layers() {
     let (_folder, selector) = selector(settings(History::Sentences, HeadKind::Cls));
-    let tokenized = selector.tokenize(&Sample { context: &["a b c", "hello"], responses: &[] }).unwrap();
-    let vectors = selector.sentence_vectors(&[tokenized]).unwrap().unwrap();
+    let turns =
+        ["a b c", "hello"].map(|text| selector.layout.utterance(&selector.tokenizer.pieces(text).unwrap()));
+    let vectors = selector.vectors(&turns).unwrap();
     let ids = selector.tokenizer.encode("a b c").unwrap().ids;
     let sequence = crate::Sequence::new(ids);
     let mut means = Vec::new();

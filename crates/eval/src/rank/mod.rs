@@ -19,7 +19,7 @@ pub use lda::Lda;
 pub use postprocess::Postprocess;
 pub use precomputed::Precomputed;
 pub use rerank::{Reranked, Tokens};
-pub use selector::BySelector;
+pub use selector::{BySelector, LastPart};
 pub use terms::Terms;
 pub use tfidf::{Tfidf, TfidfThenSvd};
 

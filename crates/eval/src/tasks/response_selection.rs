@@ -25,7 +25,7 @@ use turnwise_core::{
 use turnwise_corpus::{Dialogue, Turn};
 
 /// Settings of response selection.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "clap", derive(clap::Args))]
 #[serde(deny_unknown_fields)]
 pub struct ResponseSelection {
@@ -38,11 +38,58 @@ pub struct ResponseSelection {
     /// the response in the last column. Adjacent lines with the same context form one sample.
     #[cfg_attr(feature = "clap", arg(value_name = "FILE"))]
     pub data: PathBuf,
+
+    /// Use only samples whose context has at least N turns
+    #[serde(default, skip_serializing_if = "is_zero")]
+    #[cfg_attr(
+        feature = "clap",
+        arg(long, value_name = "N", default_value_t = 0, hide_default_value = true)
+    )]
+    pub min_turns: usize,
+
+    /// Use only samples whose context has at least N words
+    ///
+    /// Words are separated by spaces.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    #[cfg_attr(
+        feature = "clap",
+        arg(long, value_name = "N", default_value_t = 0, hide_default_value = true)
+    )]
+    pub min_words: usize,
+
+    /// Remove these turns from every context, counted from 1
+    ///
+    /// Shows how much the score depends on them: 1,2 removes the first two turns.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[cfg_attr(feature = "clap", arg(long, value_name = "N,…", value_delimiter = ',', value_parser = turn_number))]
+    pub without_turns: Vec<usize>,
+}
+
+fn is_zero(n: &usize) -> bool {
+    *n == 0
+}
+
+#[cfg(feature = "clap")]
+fn turn_number(text: &str) -> Result<usize, String> {
+    match text.trim().parse() {
+        Ok(0) | Err(_) => Err("turns are counted from 1, as in 1,2".to_owned()),
+        Ok(number) => Ok(number),
+    }
 }
 
 impl TaskSettings for ResponseSelection {
     fn command(&self, folder: &Path) -> String {
-        format!("turnwise bench response {}", folder.join(&self.data).display())
+        let mut command = format!("turnwise bench response {}", folder.join(&self.data).display());
+        for (option, n) in [("min-turns", self.min_turns), ("min-words", self.min_words)] {
+            if n > 0 {
+                command += &format!(" --{option} {n}");
+            }
+        }
+        if !self.without_turns.is_empty() {
+            let numbers: Vec<String> = self.without_turns.iter().map(usize::to_string).collect();
+            command += &format!(" --without-turns {}", numbers.join(","));
+        }
+        command
     }
 
     fn files(&self) -> Vec<&Path> {
@@ -51,7 +98,19 @@ impl TaskSettings for ResponseSelection {
 
     fn load(&self, folder: &Path, _: &LoadOptions<'_>) -> Result<Loaded> {
         let file = folder.join(&self.data);
-        Loaded::from_files(response_selection(&file)?, vec![file])
+        Loaded::from_files(response_selection(&file, self)?, vec![file])
+    }
+}
+
+impl ResponseSelection {
+    /// Returns the context without the turns to remove. Returns `None` if the sample is not used.
+    fn changed(&self, context: Vec<ContextTurn>) -> Option<Vec<ContextTurn>> {
+        let words: usize = context.iter().map(|turn| turn.text.split_whitespace().count()).sum();
+        if context.len() < self.min_turns || words < self.min_words {
+            return None;
+        }
+        let kept = context.into_iter().enumerate().filter(|(n, _)| !self.without_turns.contains(&(n + 1)));
+        Some(kept.map(|(_, turn)| turn).collect()).filter(|kept: &Vec<_>| !kept.is_empty())
     }
 }
 
@@ -74,8 +133,8 @@ struct ContextTurn {
 type Response = (String, bool);
 
 /// Reads a response selection task from a file with JSON lines or tab-separated lines.
-fn response_selection(path: &Path) -> Result<RankingTask> {
-    let mut samples = Samples::default();
+fn response_selection(path: &Path, settings: &ResponseSelection) -> Result<RankingTask> {
+    let mut samples = Samples { settings: Some(settings), ..Samples::default() };
     // Adjacent lines with the same context form one sample.
     let mut lines: Option<(Vec<String>, Vec<Response>)> = None;
     each_line(path, |_, text| {
@@ -114,7 +173,12 @@ fn response_selection(path: &Path) -> Result<RankingTask> {
     if let Some((context, candidates)) = lines {
         samples.push_lines(context, candidates).map_err(error)?;
     }
-    samples.task().ok_or_else(|| error("no sample has both a correct and a wrong response".to_owned()))
+    let unused = samples.unused;
+    samples.task().ok_or_else(|| match unused {
+        0 => error("no sample has both a correct and a wrong response".to_owned()),
+        _ => error(format!("no sample has a context of the wanted length; {unused} samples have not"))
+            .with_hint("lower --min-turns or --min-words, or remove fewer turns"),
+    })
 }
 
 impl ResponseSet {
@@ -135,7 +199,11 @@ impl ResponseSet {
 }
 
 #[derive(Default)]
-struct Samples {
+struct Samples<'s> {
+    /// Settings that select the samples and change their contexts.
+    settings: Option<&'s ResponseSelection>,
+    /// Number of samples that the settings exclude.
+    unused: usize,
     ids: Vec<String>,
     contexts: Vec<Dialogue>,
     responses: Vec<String>,
@@ -144,7 +212,7 @@ struct Samples {
     skipped: Vec<Skipped>,
 }
 
-impl Samples {
+impl Samples<'_> {
     fn push_lines(&mut self, context: Vec<String>, candidates: Vec<Response>) -> Result<(), String> {
         // The format contains no speakers. Assume that two speakers alternate, also between the last turn and the
         // response.
@@ -170,6 +238,16 @@ impl Samples {
             Skipped::count(&mut self.skipped, "samples without a correct or without a wrong response", id);
             return Ok(());
         }
+        let context = match self.settings {
+            None => context,
+            Some(settings) => match settings.changed(context) {
+                Some(changed) => changed,
+                None => {
+                    self.unused += 1;
+                    return Ok(());
+                }
+            },
+        };
         let turns = context.into_iter().enumerate().map(|(n, said)| Turn {
             number: TurnNo(n as u32 + 1),
             speaker: said.role,

@@ -8,6 +8,7 @@ mod losses;
 mod mlm;
 mod multi_task;
 mod neighbors;
+mod pairs;
 mod post_training;
 mod relevance;
 mod responses;
@@ -197,12 +198,13 @@ pub struct Prepared {
     pub count: usize,
     /// True if the loss needs only the mean vector of each sequence, not the hidden states of the tokens.
     pub is_pooled: bool,
-    /// Utterances whose vectors are inputs of `packed`, in place of word embeddings.
+    /// Utterances that are encoded before: their vectors are inputs of `packed`, in place of word embeddings, or inputs
+    /// of the loss.
     pub utterances: Option<Utterances>,
     loss: Box<dyn Loss>,
 }
 
-/// Utterances that are encoded before a batch, because their vectors are inputs of the batch.
+/// Utterances that are encoded before a batch.
 pub struct Utterances {
     /// The utterances, one sequence each.
     pub packed: Packed,
@@ -214,11 +216,21 @@ pub struct Utterances {
 }
 
 impl Utterances {
-    /// Computes the vectors of the utterances from their hidden states after the first and after the last layer.
-    pub fn vectors(&self, first: &Tensor, last: &Tensor) -> Candle<Tensor> {
+    /// Returns true if the vectors depend on the states after the first layer.
+    pub fn need_first_layer(&self) -> bool {
+        self.terms[0].iter().any(|terms| !terms.is_empty())
+    }
+
+    /// Computes the vectors of the utterances from their hidden states after the last layer, and after the first layer
+    /// if they depend on it.
+    pub fn vectors(&self, first: Option<&Tensor>, last: &Tensor) -> Candle<Tensor> {
         let [of_first, of_last] = &self.terms;
         let in_batch = |terms: &[Vec<Part>]| self.packed.in_batch(terms.iter().map(Vec::as_slice));
-        pool(first, in_batch(of_first))? + pool(last, in_batch(of_last))?
+        let of_last = pool(last, in_batch(of_last))?;
+        match first {
+            Some(first) => of_last + pool(first, in_batch(of_first))?,
+            None => Ok(of_last),
+        }
     }
 }
 
@@ -229,6 +241,12 @@ trait Loss: Send {
     /// If the loss is pooled, `input` has one row per sequence: the mean of the hidden states of its tokens. Otherwise,
     /// `input` has one row per token: the hidden state of the token.
     fn compute(&self, packed: &Packed, input: &Tensor) -> Candle<Tensor>;
+
+    /// Computes the mean loss of a batch with utterances, from the hidden states of the tokens and from the vectors of
+    /// the utterances.
+    fn compute_with_vectors(&self, packed: &Packed, states: &Tensor, _vectors: &Tensor) -> Candle<Tensor> {
+        self.compute(packed, states)
+    }
 
     /// Returns the structure of the sequences of a batch with `count` examples; see [`Prepared::shape`].
     fn shape(&self, count: usize) -> serde_json::Value {
@@ -253,11 +271,12 @@ impl Prepared {
         self.loss.shape(self.count)
     }
 
-    /// Computes the mean loss from the hidden states of the tokens.
-    pub fn loss(&self, states: &Tensor) -> Candle<Tensor> {
-        match self.is_pooled {
-            true => self.pooled_loss(&means(states, &self.packed)?),
-            false => self.loss.compute(&self.packed, states),
+    /// Computes the mean loss from the hidden states of the tokens and from the vectors of the utterances.
+    pub fn loss(&self, states: &Tensor, vectors: Option<&Tensor>) -> Candle<Tensor> {
+        match (self.is_pooled, vectors) {
+            (true, _) => self.pooled_loss(&means(states, &self.packed)?),
+            (false, None) => self.loss.compute(&self.packed, states),
+            (false, Some(vectors)) => self.loss.compute_with_vectors(&self.packed, states, vectors),
         }
     }
 

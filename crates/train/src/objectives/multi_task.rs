@@ -115,7 +115,7 @@ impl Loss for Joined {
         for (part, weight) in &self.parts {
             let rows = if self.is_pooled { part.packed.sequences.len() } else { part.packed.tokens() };
             let own = input.narrow(0, first, rows)?;
-            let loss = if self.is_pooled { part.pooled_loss(&own)? } else { part.loss(&own)? };
+            let loss = if self.is_pooled { part.pooled_loss(&own)? } else { part.loss(&own, None)? };
             sum = (sum + (loss * *weight)?)?;
             first += rows;
         }

@@ -37,9 +37,9 @@ pub static POST_TRAINING: Definition = Definition {
         max_tokens: 128,
         freezes_half: false,
         ..StepTraining::new(|given| {
-            let (context, max_tokens) = (given.context(3), given.max_tokens());
+            let (context, settings) = (given.context(3), given.pairs());
             ObjectiveBuilder::new(move |setup| {
-                let relevance = Relevance::of_setup(setup, context, max_tokens)?;
+                let relevance = Relevance::of_setup(setup, context, settings)?;
                 Ok(PostTraining::new(relevance, Mlm::of_setup(setup)?))
             })
         })
@@ -83,13 +83,13 @@ impl Objective for PostTraining {
     }
 
     fn prepare(&self, data: &TrainingSet, examples: &mut [(TurnLocation, Random)]) -> Result<Prepared> {
-        let (mut sequences, relevance) = self.relevance.classified(data, examples)?;
+        let (mut pairs, relevance) = self.relevance.classified(data, examples)?;
         let mut masks = Masks::new(&self.mlm, data.specials(), MAX_PREDICTIONS);
-        for (sequence, (_, random)) in sequences.iter_mut().zip(&mut *examples) {
+        for (sequence, (_, random)) in pairs.sequences.iter_mut().zip(&mut *examples) {
             masks.mask(&mut sequence.ids, random);
         }
         let loss = Both { relevance, masked: masks.loss() };
-        Ok(Prepared::new(&POST_TRAINING, sequences, examples.len(), loss))
+        Ok(pairs.prepared(&POST_TRAINING, examples.len(), loss))
     }
 }
 

@@ -2,7 +2,7 @@
 //! dialogue, or a random turn of another dialogue?
 //!
 //! The input sequence is a short context and a response, in the layout of a selector: the token `[EOU]` ends every turn of
-//! the context, and the response is a segment of its own. The pooling layer of BERT and a linear layer on the first token
+//! the context, and the response is a segment of its own. The turns are tokens, or one sentence vector each. The pooling layer of BERT and a linear layer on the first token
 //! (`[CLS]`) predict the class. This is one of two common post-training tasks for response selection. The other task is
 //! masked language modeling (`mlm`); `post-training` combines both.
 
@@ -11,17 +11,16 @@ use candle_core::{Device, Result as Candle, Tensor};
 use super::{
     Loss, Objective, ObjectiveBuilder, Prepared, Setup, TurnLocation, check_several_dialogues,
     definition::{Definition, StepTraining},
-    losses, other_dialogue, turns_of,
+    losses, other_dialogue,
+    pairs::PairBatch,
+    turns_of,
 };
 use crate::{
     data::{TrainingSet, TurnTokens},
     model::{Packed, Parameter},
 };
 use turnwise_core::{error::Result, random::Random};
-use turnwise_encoder::{
-    Sequence,
-    selector::{Divider, HeadKind, History, Layout, SelectorSettings},
-};
+use turnwise_encoder::selector::{Layout, SelectorSettings};
 
 pub static RELEVANCE: Definition = Definition {
     name: "relevance",
@@ -34,8 +33,8 @@ pub static RELEVANCE: Definition = Definition {
         end_of_utterance: true,
         max_tokens: 128,
         ..StepTraining::new(|given| {
-            let (context, max_tokens) = (given.context(3), given.max_tokens());
-            ObjectiveBuilder::new(move |setup| Relevance::of_setup(setup, context, max_tokens))
+            let (context, settings) = (given.context(3), given.pairs());
+            ObjectiveBuilder::new(move |setup| Relevance::of_setup(setup, context, settings))
         })
     }),
     ..Definition::DEFAULT
@@ -55,15 +54,8 @@ pub struct Relevance {
 
 impl Relevance {
     /// Creates the objective for a run. The pooling layer is that of the base model, if it has one. `context` is the
-    /// maximum number of turns before the response, and `max_tokens` the maximum length of a sequence.
-    pub fn of_setup(setup: &Setup<'_>, context: usize, max_tokens: usize) -> Result<Self> {
-        let settings = SelectorSettings {
-            history: History::Tokens,
-            max_tokens,
-            divider: Divider::Eou,
-            head: HeadKind::default(),
-            sentences: None,
-        };
+    /// maximum number of turns before the response.
+    pub fn of_setup(setup: &Setup<'_>, context: usize, settings: SelectorSettings) -> Result<Self> {
         let embeddings = &setup.model.start().embeddings;
         let layout = Layout::new(settings, setup.tokenizer, embeddings)?;
         let width = setup.model.width();
@@ -85,14 +77,14 @@ impl Relevance {
         Ok(Relevance { context, layout, heads: [hidden, class].concat() })
     }
 
-    /// Returns the sequences of the examples, and the loss of their classes.
+    /// Returns the pairs of the examples, and the loss of their classes.
     pub(super) fn classified(
         &self,
         data: &TrainingSet,
         examples: &mut [(TurnLocation, Random)],
-    ) -> Result<(Vec<Sequence>, Classification)> {
+    ) -> Result<(PairBatch, Classification)> {
         check_several_dialogues(data)?;
-        let (mut sequences, mut classes) = (Vec::new(), Vec::new());
+        let (mut pairs, mut classes) = (PairBatch::default(), Vec::new());
         for (location, random) in &mut *examples {
             let (own, turn) = (location.dialogue, location.turn as usize);
             let dialogue = data.dialogue(own)?;
@@ -113,9 +105,10 @@ impl Relevance {
             classes.push(if response.ids == dialogue[turn].ids { 0 } else { class as u32 });
             let context: &[TurnTokens] = &dialogue[turn.saturating_sub(self.context)..turn];
             let context: Vec<&[u32]> = context.iter().map(|turn| turn.ids.as_slice()).collect();
-            sequences.push(self.layout.tokens(&context, &response.ids).sequence);
+            let encoded = pairs.add_context(&self.layout, &context);
+            pairs.add_response(&self.layout, &context, &encoded, &response.ids);
         }
-        Ok((sequences, Classification { classes, heads: losses::tensors(&self.heads) }))
+        Ok((pairs, Classification { classes, heads: losses::tensors(&self.heads) }))
     }
 }
 
@@ -138,8 +131,8 @@ impl Objective for Relevance {
     }
 
     fn prepare(&self, data: &TrainingSet, examples: &mut [(TurnLocation, Random)]) -> Result<Prepared> {
-        let (sequences, loss) = self.classified(data, examples)?;
-        Ok(Prepared::new(&RELEVANCE, sequences, examples.len(), loss))
+        let (pairs, loss) = self.classified(data, examples)?;
+        Ok(pairs.prepared(&RELEVANCE, examples.len(), loss))
     }
 }
 

@@ -1,17 +1,21 @@
 //! Selectors: a network reads a context and a response together, and decides whether the response is the next turn.
 //!
-//! A positive pair is a context with its true response; a negative pair is the same context with a turn of another
-//! dialogue. The state of the first token (`[CLS]`) is reduced to one number, and the loss is the binary cross-entropy
+//! A positive pair is a context with its true response, a turn of another speaker than the turn before it; a negative pair
+//! is the same context with a turn of another dialogue. The state of the first token (`[CLS]`) is reduced to one number, and the loss is the binary cross-entropy
 //! of its logistic function.
 //!
 //! The context turns are tokens, or one sentence vector each. Sentence vectors come from the same network, and the
 //! gradient flows through them. The pairs of one context share its sentence vectors.
+//!
+//! With the head `matching`, the network also encodes the context and each response alone, as an encoder does. The
+//! similarity of their vectors is part of the score, and the loss of the objective `responses` is added.
 
 use super::{
-    HardNegatives, Loss, Objective, ObjectiveBuilder, Prepared, TurnLocation, Utterances,
-    check_several_dialogues,
+    HardNegatives, Loss, Objective, ObjectiveBuilder, Prepared, TurnLocation, check_several_dialogues,
     definition::{Definition, Output, Role, StepTraining},
-    losses, other_dialogue, turns_of,
+    losses, other_dialogue,
+    pairs::PairBatch,
+    turns_of,
 };
 use crate::{
     data::TrainingSet,
@@ -19,14 +23,16 @@ use crate::{
     ops::pool,
     run::evaluations::Selection,
 };
+use std::ops::Range;
+
 use candle_core::{Device, Result as Candle, Tensor};
 use turnwise_core::{
     error::{Error, Result},
     random::Random,
 };
 use turnwise_encoder::{
-    Part, Sequence,
-    selector::{Head, HeadActivation, HeadKind, Layout, Pair, SelectorSettings, Utterance},
+    Part,
+    selector::{Head, HeadActivation, HeadKind, Layout, SOFTNESS, SelectorSettings},
 };
 
 pub static SELECTOR: Definition = Definition {
@@ -66,8 +72,12 @@ pub static SELECTOR: Definition = Definition {
     ..Definition::DEFAULT
 };
 
-/// Initial scale of the cosine in the head `matching`.
+/// Temperature τ of the in-batch loss of the head `matching`.
+const TEMPERATURE: f64 = 0.05;
+/// Initial scale of the similarity in the head `matching`.
 const SCALE: f32 = 10.0;
+/// Similarity at which a response is initially as probable as not. Trained encoders give most random pairs a lower one.
+const EVEN_SIMILARITY: f32 = 0.4;
 /// Maximum number of tokens of an utterance when hard negatives are mined.
 const MINED_TOKENS: usize = 64;
 /// Maximum number of draws for a negative. A drawn turn can be the same text as the true response.
@@ -103,6 +113,9 @@ pub(super) fn start_heads(
     }
     heads.extend(losses::layer("selector.score", [1, width], seed, 1, device)?);
     if settings.head == HeadKind::Matching {
+        if let Some(bias) = heads.last() {
+            bias.set(vec![-SCALE * EVEN_SIMILARITY])?;
+        }
         heads.push(Parameter::new("selector.scale", vec![SCALE], &[1], false, device)?);
     }
     Ok(heads)
@@ -173,13 +186,29 @@ impl Objective for Selector {
         Ok(Some((settings, head_of(&self.heads, settings.head, self.activation)?)))
     }
 
+    fn in_batch(&self) -> bool {
+        self.layout.settings().head == HeadKind::Matching
+    }
+
     fn examples(&self, data: &TrainingSet) -> Result<Vec<TurnLocation>> {
-        Ok(turns_of(data, 2).into_iter().filter(|location| location.turn > 0).collect())
+        let mut replies = Vec::new();
+        for dialogue in 0..data.len() as u32 {
+            let turns = data.dialogue(dialogue)?;
+            let answers = (1..).zip(turns.windows(2)).filter(|(_, pair)| pair[0].speaker != pair[1].speaker);
+            replies.extend(answers.map(|(turn, _)| TurnLocation { dialogue, turn }));
+        }
+        // Data without speakers has no replies, only next turns.
+        match replies.is_empty() {
+            true => Ok(turns_of(data, 2).into_iter().filter(|location| location.turn > 0).collect()),
+            false => Ok(replies),
+        }
     }
 
     fn prepare(&self, data: &TrainingSet, examples: &mut [(TurnLocation, Random)]) -> Result<Prepared> {
         check_several_dialogues(data)?;
-        let mut batch = Batch::default();
+        let (mut pairs, mut labels) = (PairBatch::default(), Vec::new());
+        let mut compared = Compared::default();
+        let kind = self.layout.settings().head;
         let hard = self.hard.as_ref().map_or(0, |(count, _)| *count);
         for (location, random) in &mut *examples {
             let dialogue = data.dialogue(location.dialogue)?;
@@ -191,88 +220,94 @@ impl Objective for Selector {
                 responses.push(self.negative(data, *location, truth, n < hard, random)?);
             }
             // A short negative such as "Yes." can be identical to the true response, which is then not negative.
-            let labels = responses.iter().map(|response| f32::from(u8::from(response == truth))).collect();
-            batch.add(&self.layout, &context, &responses, labels);
-        }
-        let Batch { sequences, labels, encoded, terms, places, states } = batch;
-        let kind = self.layout.settings().head;
-        let heads = losses::tensors(&self.heads);
-        let loss = Pairs { labels, states, heads, kind, activation: self.activation };
-        let prepared = Prepared::new(&SELECTOR, sequences, examples.len(), loss);
-        let utterances =
-            (!encoded.is_empty()).then(|| Utterances { packed: Packed::new(encoded), terms, places });
-        Ok(Prepared { utterances, ..prepared })
-    }
-}
-
-/// Sequences of a batch of contexts with their responses.
-#[derive(Default)]
-struct Batch {
-    sequences: Vec<Sequence>,
-    /// 1 for each sequence with the true response, else 0.
-    labels: Vec<f32>,
-    /// Context turns that become sentence vectors.
-    encoded: Vec<Sequence>,
-    terms: [Vec<Vec<Part>>; 2],
-    /// Rows whose inputs are sentence vectors, with the indices of the turns in `encoded`.
-    places: Vec<(u32, u32)>,
-    /// Terms of the states that the head reads, for each sequence.
-    states: Vec<Vec<Vec<Part>>>,
-}
-
-impl Batch {
-    /// Adds a context with its responses.
-    fn add(&mut self, layout: &Layout, context: &[&[u32]], responses: &[Vec<u32>], labels: Vec<f32>) {
-        let Some(settings) = layout.settings().sentences else {
+            labels.extend(responses.iter().map(|response| f32::from(u8::from(response == truth))));
+            let encoded = pairs.add_context(&self.layout, &context);
             for response in responses {
-                let pair = layout.tokens(context, response);
-                self.states.push(pair.terms(layout.settings().head));
-                self.sequences.push(pair.sequence);
+                pairs.add_response(&self.layout, &context, &encoded, &response);
+                if kind == HeadKind::Matching {
+                    compared.responses.push((pairs.encode(self.layout.utterance(&response)), response));
+                }
             }
-            self.labels.extend(labels);
-            return;
-        };
-        let pairs: Vec<Pair> =
-            responses.iter().map(|response| layout.sentences(context.len(), response)).collect();
-        // Long contexts lose their first turns. A pair with a shorter response can have more turns.
-        let firsts = pairs.iter().filter_map(|pair| pair.vectors.first()).map(|(_, turn)| *turn);
-        let first = firsts.min().unwrap_or_default();
-        let before = self.encoded.len() as u32;
-        for turn in &context[first as usize..] {
-            let Utterance { sequence, terms: [of_first, of_last] } = layout.utterance(turn, &settings);
-            self.encoded.push(sequence);
-            self.terms[0].push(of_first);
-            self.terms[1].push(of_last);
+            compared.contexts.push(encoded);
         }
-        for pair in pairs {
-            let start = self.sequences.iter().map(|s| s.len() as u32).sum::<u32>();
-            let places = pair.vectors.iter().map(|(token, turn)| (start + token, before + turn - first));
-            self.places.extend(places);
-            self.states.push(pair.terms(layout.settings().head));
-            self.sequences.push(pair.sequence);
-        }
-        self.labels.extend(labels);
+        let heads = losses::tensors(&self.heads);
+        let loss = Pairs { labels, heads, kind, activation: self.activation, compared };
+        Ok(pairs.prepared(&SELECTOR, examples.len(), loss))
     }
 }
 
-/// Loss of a batch of pairs: binary cross-entropy.
+/// Contexts and responses whose vectors are compared.
+#[derive(Default)]
+struct Compared {
+    /// Rows of the vectors of each context: one per turn, or one for all turns.
+    contexts: Vec<Range<usize>>,
+    /// Row of the vector of each response, and its tokens. All contexts have the same number of responses, and the true
+    /// response comes first.
+    responses: Vec<(u32, Vec<u32>)>,
+}
+
+impl Compared {
+    /// Number of responses per context.
+    fn of_each(&self) -> usize {
+        self.responses.len() / self.contexts.len().max(1)
+    }
+
+    /// Returns the similarities of each context with all responses: the smooth maximum of the cosines of its vectors.
+    fn similarities(&self, vectors: &Tensor) -> Candle<Tensor> {
+        let rows: Vec<u32> = self.responses.iter().map(|(row, _)| *row).collect();
+        let of_context: Vec<u32> = self.contexts.iter().cloned().flatten().map(|row| row as u32).collect();
+        let unit = |rows: &[u32]| losses::unit(&vectors.index_select(&losses::indices(rows, vectors)?, 0)?);
+        let cosines = unit(&of_context)?.matmul(&unit(&rows)?.t()?)?;
+        // Cosines are at most 1, so the exponential does not overflow.
+        let powers = (cosines / f64::from(SOFTNESS))?.exp()?;
+        let mut start = 0;
+        let sums = self.contexts.iter().map(|rows| {
+            start += rows.len();
+            vec![Part { rows: start - rows.len()..start, weight: 1.0 }]
+        });
+        pool(&powers, sums.collect())?.log()? * f64::from(SOFTNESS)
+    }
+
+    /// Returns the similarity of each response with its own context, from the similarities with all contexts.
+    fn own(&self, similarities: &Tensor) -> Candle<Tensor> {
+        let (count, each) = (self.responses.len(), self.of_each());
+        let own: Vec<u32> = (0..count).map(|n| (n / each * count + n) as u32).collect();
+        similarities.flatten_all()?.index_select(&losses::indices(&own, similarities)?, 0)
+    }
+
+    /// Computes the loss of `responses`: among all responses of the batch, the true response must be the most similar to
+    /// its context. A response with the same text as the true response is no negative.
+    fn in_batch_loss(&self, similarities: &Tensor) -> Candle<Tensor> {
+        let each = self.of_each();
+        let truths: Vec<u32> = (0..self.contexts.len()).map(|n| (n * each) as u32).collect();
+        let mask = truths.iter().flat_map(|truth| {
+            let text = &self.responses[*truth as usize].1;
+            (0..).zip(&self.responses).map(move |(n, (_, other))| match n != *truth && other == text {
+                true => losses::MASKED,
+                false => 0.0,
+            })
+        });
+        let mask = Tensor::from_vec(mask.collect(), similarities.shape(), similarities.device())?;
+        let scores = ((similarities + mask.to_dtype(similarities.dtype())?)? / TEMPERATURE)?;
+        losses::cross_entropy(&scores, &truths)
+    }
+}
+
+/// Loss of a batch of pairs: binary cross-entropy. The head `matching` also has the loss of the objective `responses`.
 struct Pairs {
     labels: Vec<f32>,
-    /// Terms of the states that the head reads, for each sequence.
-    states: Vec<Vec<Vec<Part>>>,
     heads: Vec<Tensor>,
     kind: HeadKind,
     activation: HeadActivation,
+    compared: Compared,
 }
 
-impl Loss for Pairs {
-    fn compute(&self, packed: &Packed, states: &Tensor) -> Candle<Tensor> {
-        // The n-th sum of every sequence, such as the mean of its response.
-        let sums =
-            |n: usize| pool(states, packed.in_batch(self.states.iter().map(|terms| terms[n].as_slice())));
-        let first = sums(0)?;
+impl Pairs {
+    /// Returns the outputs of the head for the states of the first tokens, one row per pair.
+    fn outputs(&self, packed: &Packed, states: &Tensor) -> Candle<Tensor> {
+        let first = losses::first_states(packed, states, packed.sequences.len())?;
         let outputs = match self.kind {
-            HeadKind::Cls => losses::apply(&self.heads, &first, None)?,
+            HeadKind::Cls | HeadKind::Matching => losses::apply(&self.heads, &first, None)?,
             HeadKind::Pooler => {
                 let hidden = losses::apply(&self.heads, &first, None)?;
                 let hidden = match self.activation {
@@ -281,13 +316,25 @@ impl Loss for Pairs {
                 };
                 losses::apply(&self.heads[2..], &hidden, None)?
             }
-            HeadKind::Matching => {
-                let cosines = losses::cosines(&sums(1)?, &sums(2)?)?.unsqueeze(1)?;
-                let scale = self.heads[2].to_dtype(cosines.dtype())?;
-                (losses::apply(&self.heads, &first, None)? + cosines.broadcast_mul(&scale)?)?
-            }
         };
-        losses::binary_cross_entropy(&outputs.squeeze(1)?, &self.labels)
+        outputs.squeeze(1)
+    }
+}
+
+impl Loss for Pairs {
+    fn compute(&self, packed: &Packed, states: &Tensor) -> Candle<Tensor> {
+        losses::binary_cross_entropy(&self.outputs(packed, states)?, &self.labels)
+    }
+
+    fn compute_with_vectors(&self, packed: &Packed, states: &Tensor, vectors: &Tensor) -> Candle<Tensor> {
+        if self.kind != HeadKind::Matching {
+            return self.compute(packed, states);
+        }
+        let similarities = self.compared.similarities(vectors)?;
+        let scale = self.heads[2].to_dtype(similarities.dtype())?;
+        let own = self.compared.own(&similarities)?.broadcast_mul(&scale)?;
+        let outputs = (self.outputs(packed, states)? + own)?;
+        losses::binary_cross_entropy(&outputs, &self.labels)? + self.compared.in_batch_loss(&similarities)?
     }
 
     fn shape(&self, _: usize) -> serde_json::Value {

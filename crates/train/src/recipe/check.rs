@@ -2,9 +2,12 @@
 
 use std::ops::RangeInclusive;
 
-use super::{ObjectiveName, Recipe, SelectorRecipe, StepSettings};
+use super::{HeadKind, ObjectiveName, Recipe, SelectorRecipe, StepSettings};
 use crate::{
-    objectives::definition::{Role, StepTraining},
+    objectives::{
+        Definition, Output,
+        definition::{Role, StepTraining},
+    },
     run::evaluations::{MIN_HELD_OUT, Selection},
 };
 use turnwise_core::error::{Error, Result};
@@ -69,8 +72,13 @@ pub(super) fn strength(recipe: &Recipe) -> Result<()> {
         .with_hint("append a layer with --context-layer, or omit --context-weight"))
 }
 
-/// Rejects settings of sentence vectors if the context turns are tokens.
+/// Rejects settings of sentence vectors if the context turns are tokens, and a head if no selector is trained.
 pub(super) fn selector(recipe: &Recipe) -> Result<()> {
+    let Definition { name, output, .. } = recipe.objective.definition();
+    if *output != Output::Selector && recipe.selector.is_some_and(|selector| selector.head.is_some()) {
+        return Err(Error::input(format!("`{name}` trains no selector, so it has no head"))
+            .with_hint("omit --head, or train a selector (`turnwise train selector`)"));
+    }
     match recipe.selector.as_ref().and_then(SelectorRecipe::unused) {
         None => Ok(()),
         Some(name) => Err(Error::input(format!("{name} has no effect: the history consists of tokens"))
@@ -108,7 +116,11 @@ pub(super) fn steps(recipe: &Recipe, training: &StepTraining, settings: &StepSet
         let mut auxiliary = settings.auxiliary.iter();
         training.in_batch && auxiliary.all(|auxiliary| is_independent(auxiliary.objective))
     };
-    let max_parts = if in_micro_batches { batch } else { 1.0 };
+    // Only pooled losses that compare the examples of a batch can be computed in micro-batches.
+    let selector = recipe.selector.unwrap_or_default().settings(max_tokens);
+    let compares =
+        recipe.objective.definition().output == Output::Selector && selector.head == HeadKind::Matching;
+    let max_parts = if in_micro_batches && !compares { batch } else { 1.0 };
     let min_batch = if training.in_batch { 2.0 } else { 1.0 };
     let has_dev = recipe.select != Some(Selection::Dev) || !recipe.dev.is_empty();
     all_of_these(&[
@@ -136,7 +148,7 @@ pub(super) fn steps(recipe: &Recipe, training: &StepTraining, settings: &StepSet
         (has_dev, "select", "dev".to_owned(), "dev only together with --dev TASK:PATH"),
         within("warm_up", plan.schedule.warm_up as f64, 0.0..=steps, "at most the number of steps"),
         within("batch", batch, min_batch..=1e6, "at least 2: the objective compares the examples of a batch"),
-        within("parts", parts, 1.0..=max_parts, "only 1 for this combination of objectives"),
+        within("parts", parts, 1.0..=max_parts, "only 1 for this objective or combination of objectives"),
     ])
 }
 

@@ -172,8 +172,9 @@ pub struct SelectorRecipe {
 impl SelectorRecipe {
     /// Returns the settings, with the defaults in place of missing settings.
     pub fn settings(&self, max_tokens: usize) -> SelectorSettings {
-        let usual = SentenceSettings::default();
         let history = self.history.unwrap_or_default();
+        let head = self.head.unwrap_or_else(|| HeadKind::default_of(history));
+        let usual = SentenceSettings::default_of(head);
         let sentences = SentenceSettings {
             max_tokens: self.turn_tokens.unwrap_or(usual.max_tokens),
             frame: self.frame.unwrap_or(usual.frame),
@@ -186,7 +187,7 @@ impl SelectorRecipe {
             history,
             max_tokens,
             divider: self.divider.unwrap_or_default(),
-            head: self.head.unwrap_or_else(|| HeadKind::default_of(history)),
+            head,
             sentences: (history == History::Sentences).then_some(sentences),
         }
     }

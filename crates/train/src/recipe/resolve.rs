@@ -159,6 +159,16 @@ impl Given<'_> {
         settings
     }
 
+    /// Returns the settings of pairs of a context and a response. They are those of a selector, without the head.
+    pub fn pairs(&mut self) -> SelectorSettings {
+        let settings = self.selector();
+        let given = SelectorRecipe { head: None, ..SelectorRecipe::complete(&settings) };
+        // The defaults are not stored: recipes from before these settings existed have none.
+        self.recipe.selector =
+            (settings != SelectorRecipe::default().settings(self.max_tokens)).then_some(given);
+        settings
+    }
+
     /// Returns the number of context turns; `default` if the recipe does not set it.
     pub fn context(&mut self, default: usize) -> usize {
         self.read.push("context");

@@ -35,7 +35,7 @@ use turnwise_eval::{
     build::{ResponseOptions, response_set},
     halves::Halves,
     label_free::LabelFree,
-    rank::{BySelector, Dense, Items, Pool, Ranker},
+    rank::{BySelector, Dense, Items, LastPart, Pool, Ranker},
     tasks::{LoadOptions, Loaded, RankingTask, Task, TaskSpec},
 };
 
@@ -226,7 +226,7 @@ impl<'a> Evaluator<'a> {
         let started = Instant::now();
         let (name, device) = (&self.run.base.name, self.run.device);
         let selector = Selector::of_training(name, self.folder, network, head, settings, device)?;
-        self.evaluate_with(&BySelector { selector: &selector }, step, started)
+        self.evaluate_with(&BySelector { selector: &selector, history: LastPart::default() }, step, started)
     }
 
     /// Evaluates a network with the pipeline of `folder`. If `pooling` is given, it replaces the pooling of the

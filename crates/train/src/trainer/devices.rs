@@ -49,32 +49,46 @@ impl Devices<'_> {
         self.gathered(own?.iter())
     }
 
-    /// Computes the loss and its gradients with respect to `parameters`, and with respect to the input vectors if there
-    /// are any.
+    /// Computes the loss and its gradients with respect to `parameters`.
     ///
     /// The function `loss` computes the loss from the hidden states. `parameters` contains the parameters of the
     /// encoder, followed by those of the objective's own layers.
     pub(super) fn backward(
         &self,
         packed: &Packed,
-        replaced: Option<&Replaced>,
+        dropout: Option<&DropoutConfig>,
+        parameters: &[Parameter],
+        loss: impl Fn(&Tensor) -> Candle<Tensor>,
+    ) -> Result<(f64, Gradients)> {
+        let input = PassInput { packed, replaced: None, first: false };
+        let (value, gradients, _) = self.backward_to_vectors(&input, None, dropout, parameters, loss)?;
+        Ok((value, gradients))
+    }
+
+    /// Computes the loss and its gradients with respect to `parameters` and to the vectors of utterances, if there are
+    /// any. The vectors are inputs of the network, or of the loss, or of both.
+    fn backward_to_vectors(
+        &self,
+        input: &PassInput<'_>,
+        vectors: Option<&Var>,
         dropout: Option<&DropoutConfig>,
         parameters: &[Parameter],
         loss: impl Fn(&Tensor) -> Candle<Tensor>,
     ) -> Result<(f64, Gradients, Option<Tensor>)> {
-        let shares = self.shares(packed, replaced, dropout);
+        let shares = self.shares(input.packed, input.replaced, dropout);
         let passes = self.forward(&shares, false)?;
         let states = self.gathered(passes.iter().map(|pass| &pass.states))?;
-        let (value, of_states, mut gradients) =
-            differentiate(&states, parameters, loss).map_err(device::error)?;
+        let found = differentiate(&states, vectors, parameters, loss).map_err(device::error)?;
+        let mut gradients = found.gradients;
         // The encoder's parameters come first. The states do not depend on the objective's parameters.
-        let (own, of_vectors) = self.back(passes, &shares, &OfStates::of_last(of_states))?;
+        let (own, through_network) = self.back(passes, &shares, &OfStates::of_last(found.of_x))?;
         gradients.add(own)?;
-        Ok((value, gradients, of_vectors))
+        let of_vectors = added(found.of_vectors, through_network).map_err(device::error)?;
+        Ok((found.loss, gradients, of_vectors))
     }
 
-    /// Computes the loss of a batch whose inputs include the vectors of utterances, and its gradients with respect to
-    /// `parameters`.
+    /// Computes the loss of a batch with utterances that are encoded before, and its gradients with respect to
+    /// `parameters`. The function `loss` computes the loss from the hidden states and from the vectors of the utterances.
     ///
     /// A first pass encodes the utterances. The gradient of the loss flows back through both passes.
     pub(super) fn backward_through_utterances(
@@ -83,27 +97,33 @@ impl Devices<'_> {
         utterances: &Utterances,
         dropout: Option<&DropoutConfig>,
         parameters: &[Parameter],
-        loss: impl Fn(&Tensor) -> Candle<Tensor>,
+        loss: impl Fn(&Tensor, &Tensor) -> Candle<Tensor>,
     ) -> Result<(f64, Gradients)> {
         let own_dropout = dropout.map(|c| DropoutConfig { key: hash64(c.key, UTTERANCES), ..*c });
         let shares = self.shares(&utterances.packed, None, own_dropout.as_ref());
-        let passes = self.forward(&shares, true)?;
-        let none = || Error::Internal("the states of the first layer are missing".to_owned());
-        let first = passes.iter().map(|pass| pass.first.as_ref().ok_or_else(none));
-        let first = self.gathered(first.collect::<Result<Vec<_>>>()?.into_iter())?;
+        let passes = self.forward(&shares, utterances.need_first_layer())?;
+        let first: Vec<&Tensor> = passes.iter().filter_map(|pass| pass.first.as_ref()).collect();
+        let first = match first.is_empty() {
+            true => None,
+            false => Some(Var::from_tensor(&self.gathered(first.into_iter())?).map_err(device::error)?),
+        };
         let last = self.gathered(passes.iter().map(|pass| &pass.states))?;
-        let (first, last) = (Var::from_tensor(&first), Var::from_tensor(&last));
-        let (first, last) = (first.map_err(device::error)?, last.map_err(device::error)?);
-        let graph = utterances.vectors(&first, &last).map_err(device::error)?;
-        let replaced = Replaced { places: utterances.places.clone(), vectors: graph.detach() };
+        let last = Var::from_tensor(&last).map_err(device::error)?;
+        let graph = utterances.vectors(first.as_deref(), &last).map_err(device::error)?;
+        let vectors = Var::from_tensor(&graph.detach()).map_err(device::error)?;
+        let replaced = Replaced { places: utterances.places.clone(), vectors: vectors.as_tensor().clone() };
+        let replaced = Some(&replaced).filter(|replaced| !replaced.places.is_empty());
+        let input = PassInput { packed, replaced, first: false };
         let (value, mut gradients, of_vectors) =
-            self.backward(packed, Some(&replaced), dropout, parameters, loss)?;
+            self.backward_to_vectors(&input, Some(&vectors), dropout, parameters, |states| {
+                loss(states, &vectors)
+            })?;
         let of_vectors =
-            of_vectors.ok_or_else(|| Error::Internal("the input vectors have no gradient".to_owned()))?;
+            of_vectors.ok_or_else(|| Error::Internal("the vectors have no gradient".to_owned()))?;
         let of_states = || {
             let mut store = (graph * of_vectors)?.sum_all()?.backward()?;
             let last = store.remove(&last).map_or_else(|| last.zeros_like(), Ok)?;
-            Ok(OfStates { last, first: store.remove(&first) })
+            Ok(OfStates { last, first: first.as_ref().and_then(|first| store.remove(first)) })
         };
         let (own, _) = self.back(passes, &shares, &of_states().map_err(device::error)?)?;
         gradients.add(own)?;
@@ -146,10 +166,7 @@ impl Devices<'_> {
             each.next().ok_or_else(|| Error::Internal("the batch has no sequences".to_owned()))?;
         for (more, more_of_vectors) in each {
             gradients.add(more)?;
-            of_vectors = match (of_vectors, more_of_vectors) {
-                (Some(a), Some(b)) => Some((a + b).map_err(device::error)?),
-                (a, b) => a.or(b),
-            };
+            of_vectors = added(of_vectors, more_of_vectors).map_err(device::error)?;
         }
         Ok((gradients, of_vectors))
     }
@@ -215,18 +232,41 @@ impl Devices<'_> {
     }
 }
 
-/// Computes the loss for the input `x`. Returns the loss, its gradient with respect to `x`, and the gradients of the
-/// parameters.
+/// A loss and its gradients.
+pub(super) struct Differentiated {
+    pub(super) loss: f64,
+    /// Gradient with respect to the input of the loss.
+    pub(super) of_x: Tensor,
+    /// Gradient with respect to the vectors of utterances, if the loss depends on them.
+    of_vectors: Option<Tensor>,
+    /// Gradients of the parameters.
+    pub(super) gradients: Gradients,
+}
+
+/// Computes the loss for the input `x`, and its gradients.
 pub(super) fn differentiate(
     x: &Tensor,
+    vectors: Option<&Var>,
     parameters: &[Parameter],
     loss: impl Fn(&Tensor) -> Candle<Tensor>,
-) -> Candle<(f64, Tensor, Gradients)> {
+) -> Candle<Differentiated> {
     let x = Var::from_tensor(x)?;
     let loss = loss(&x)?;
     let mut store = loss.backward()?;
-    let of_x = store.remove(&x).ok_or(candle_core::Error::Msg("no gradient".to_owned()))?;
-    Ok((f64::from(loss.to_scalar::<f32>()?), of_x, Gradients::take(&mut store, parameters)))
+    Ok(Differentiated {
+        loss: f64::from(loss.to_scalar::<f32>()?),
+        of_x: store.remove(&x).ok_or(candle_core::Error::Msg("no gradient".to_owned()))?,
+        of_vectors: vectors.and_then(|vectors| store.remove(vectors)),
+        gradients: Gradients::take(&mut store, parameters),
+    })
+}
+
+/// Adds two gradients, of which each can be missing.
+fn added(a: Option<Tensor>, b: Option<Tensor>) -> Candle<Option<Tensor>> {
+    match (a, b) {
+        (Some(a), Some(b)) => Ok(Some((a + b)?)),
+        (a, b) => Ok(a.or(b)),
+    }
 }
 
 /// Part of a batch that one device computes: some of the sequences of the batch.

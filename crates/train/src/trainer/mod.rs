@@ -17,7 +17,7 @@ use super::{
     optimizer::{self, AdamW},
     order::Order,
 };
-use devices::{Devices, differentiate};
+use devices::{Devices, Differentiated, differentiate};
 use turnwise_core::{
     error::{Error, Result},
     random::{Random, hash64},
@@ -186,7 +186,6 @@ impl<'a> Trainer<'a> {
             // Weight of the micro-batch in the mean loss of the step.
             let share = prepared.count as f64 / batch as f64;
             let dropout = self.dropout(hash64(key, part as u64));
-            let loss_of = |states: &Tensor| prepared.loss(states)? * share;
             let (packed, dropout) = (&prepared.packed, dropout.as_ref());
             let (part_loss, own) = match &prepared.utterances {
                 Some(utterances) => {
@@ -196,14 +195,12 @@ impl<'a> Trainer<'a> {
                         utterances,
                         dropout,
                         &self.parameters,
-                        loss_of,
+                        |states, vectors| prepared.loss(states, Some(vectors))? * share,
                     )?
                 }
-                None => {
-                    let (loss, own, _) =
-                        self.devices.backward(packed, None, dropout, &self.parameters, loss_of)?;
-                    (loss, own)
-                }
+                None => self.devices.backward(packed, dropout, &self.parameters, |states| {
+                    prepared.loss(states, None)? * share
+                })?,
             };
             loss += part_loss;
             match &mut gradients {
@@ -245,14 +242,14 @@ impl<'a> Trainer<'a> {
         });
         let embeddings = embeddings.collect::<Result<Vec<Tensor>>>()?;
         let embeddings = Tensor::cat(&embeddings, 0).map_err(device::error)?;
-        let (loss, of_means, mut gradients) =
-            differentiate(&embeddings, &self.parameters, |means| prepared.pooled_loss(means)? * share)
+        let Differentiated { loss, of_x: of_means, mut gradients, .. } =
+            differentiate(&embeddings, None, &self.parameters, |means| prepared.pooled_loss(means)? * share)
                 .map_err(device::error)?;
         let mut row = 0;
         for (part, packed) in micro_batches.iter().enumerate() {
             let rows = packed.sequences.len();
-            let (_, own, _) =
-                self.devices.backward(packed, None, dropout(part).as_ref(), &self.parameters, |states| {
+            let (_, own) =
+                self.devices.backward(packed, dropout(part).as_ref(), &self.parameters, |states| {
                     (means(states, packed)? * of_means.narrow(0, row, rows)?)?.sum_all()
                 })?;
             gradients.add(own)?;

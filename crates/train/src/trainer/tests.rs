@@ -9,7 +9,7 @@ use crate::{
     objectives::{
         Aggregation, Dial2vec, DialogueCse, Matching, Mlm, PostTraining, Relevance, ResponseSelection,
         RolePosition, SimCse,
-        tests::selector::{layout, selector_of_width},
+        tests::selector::{layout, matching_selector, selector_of_width},
     },
     optimizer,
 };
@@ -87,6 +87,8 @@ fn objectives(data: &TrainingSet) -> Vec<Box<dyn Objective>> {
         Box::new(PostTraining::new(relevance(), Mlm::new(&trainable(1), Some(3), None, 1).unwrap())),
         Box::new(selector_of_width(24, 32, None)),
         Box::new(selector_of_width(24, 32, Some(SentenceSettings::default()))),
+        Box::new(matching_selector(24, 32, None)),
+        Box::new(matching_selector(24, 32, Some(SentenceSettings::default()))),
     ]
 }
 
@@ -138,6 +140,10 @@ fn a_resumed_run_equals_an_uninterrupted_run() {
     }
 }
 
+fn is_pooled(objective: &dyn Objective) -> bool {
+    objective.definition().steps.as_ref().is_some_and(|steps| steps.pooled_loss)
+}
+
 #[test]
 fn parts_and_devices_do_not_change_the_step() {
     let data = data();
@@ -157,7 +163,8 @@ fn parts_and_devices_do_not_change_the_step() {
             (losses, [model.network().unwrap().layers[0].query.weight.clone(), heads].concat())
         };
         let whole = run(1, 1);
-        for (parts, devices) in [(3, 1), (1, 3), (2, 2)] {
+        let in_parts = |parts: usize| parts == 1 || !objective.in_batch() || is_pooled(objective.as_ref());
+        for (parts, devices) in [(3, 1), (1, 3), (2, 2)].into_iter().filter(|(parts, _)| in_parts(*parts)) {
             let other = run(parts, devices);
             let name = format!("{}, {parts} parts, {devices} devices", objective.definition().name);
             assert!(
@@ -219,9 +226,15 @@ fn training_from_a_file_equals_training_from_memory() {
 #[test]
 fn the_gradient_through_sentence_vectors_equals_finite_differences() {
     let data = data();
-    for (layers, first_weight) in [(0, 0.4), (0, 1.0), (1, 0.4)] {
-        let settings = SentenceSettings { first_weight, ..SentenceSettings::default() };
-        let objective = selector_of_width(24, 32, Some(settings));
+    let sentences = |first_weight| Some(SentenceSettings { first_weight, ..SentenceSettings::default() });
+    let cases = [
+        (0, selector_of_width(24, 32, sentences(0.4))),
+        (0, selector_of_width(24, 32, sentences(1.0))),
+        (1, selector_of_width(24, 32, sentences(0.4))),
+        (0, matching_selector(24, 32, sentences(0.4))),
+        (1, matching_selector(24, 32, None)),
+    ];
+    for (case, (layers, objective)) in cases.into_iter().enumerate() {
         let examples = objective.examples(&data).unwrap();
         let drawn = |at: usize| (examples[at], Random::new(5, at as u64));
         let prepared = objective.prepare(&data, &mut [drawn(3), drawn(50), drawn(77)]).unwrap();
@@ -232,9 +245,13 @@ fn the_gradient_through_sentence_vectors_equals_finite_differences() {
             model.parameters().iter().chain(objective.heads()).cloned().collect();
         let run = || {
             devices
-                .backward_through_utterances(&prepared.packed, utterances, None, &parameters, |states| {
-                    prepared.loss(states)
-                })
+                .backward_through_utterances(
+                    &prepared.packed,
+                    utterances,
+                    None,
+                    &parameters,
+                    |states, vectors| prepared.loss(states, Some(vectors)),
+                )
                 .unwrap()
         };
         let (_, gradients) = run();
@@ -254,7 +271,7 @@ fn the_gradient_through_sentence_vectors_equals_finite_differences() {
             let difference = (loss(step) - loss(-step)) / (2.0 * step);
             parameter.set(before.clone()).unwrap();
             let close = (difference - norm).abs() < 0.02 * norm + 2e-4;
-            assert!(close, "{layers} {first_weight} {}: {norm} {difference}", parameter.name);
+            assert!(close, "case {case}, {}: {norm} {difference}", parameter.name);
         }
     }
 }

@@ -10,8 +10,8 @@ use turnwise_encoder::{
     DialogueMode, DialoguePooling, Encoder, Precision, folder::PoolingMode, statics::TfidfSettings,
 };
 use turnwise_eval::rank::{
-    Bm25, BySelector, Dense, Hybrid, Lda, Postprocess, Precomputed, RandomBaseline, Ranker, Reranked, Terms,
-    Tfidf, TfidfThenSvd, Tokens,
+    Bm25, BySelector, Dense, Hybrid, LastPart, Lda, Postprocess, Precomputed, RandomBaseline, Ranker,
+    Reranked, Terms, Tfidf, TfidfThenSvd, Tokens,
 };
 use turnwise_eval::tasks::MemoryTask;
 use turnwise_search::{Fusion, Rerank};
@@ -144,9 +144,9 @@ pub(super) fn each(
                 // The number of reranked hits is the default of a search.
                 f(&Reranked { dense, by: *by, top: Rerank::default().top })?;
             }
-            Kind::Selector(name) => {
+            Kind::Selector(name, history) => {
                 let selector = encoders::selector(context, name, options.encoder.device, precision(options))?;
-                f(&BySelector { selector: &selector })?;
+                f(&BySelector { selector: &selector, history: *history })?;
             }
             Kind::Search(ranker) => {
                 if let Some(indexes) = &indexes {
@@ -187,7 +187,7 @@ enum Kind {
     Hybrid(Option<String>),
     Reranked(Tokens, Option<String>),
     Search(Box<SearchRanker>),
-    Selector(String),
+    Selector(String, LastPart),
 }
 
 impl Kind {
@@ -228,7 +228,10 @@ impl Kind {
                 None => return Err(Error::input("the ranker `vectors` needs a file: vectors:FILE.npy")),
             },
             "selector" => match rest {
-                Some(name) => Kind::Selector(name.to_owned()),
+                Some(rest) => {
+                    let (name, history) = last_part(rest);
+                    Kind::Selector(name.to_owned(), history)
+                }
                 None => {
                     return Err(Error::input("the ranker `selector` needs a folder: selector:DIR")
                         .with_hint("train one with `turnwise train selector`"));
@@ -247,6 +250,25 @@ impl Kind {
             }
         })
     }
+}
+
+/// Returns the name of a selector without the suffixes `+last-N` (turns) and `+last-N-tokens`, and the part of the
+/// context that they stand for.
+fn last_part(spec: &str) -> (&str, LastPart) {
+    let (mut name, mut history) = (spec, LastPart::default());
+    while let Some((rest, suffix)) = name.rsplit_once('+') {
+        let Some(count) = suffix.strip_prefix("last-") else { break };
+        let (count, part) = match count.strip_suffix("-tokens") {
+            Some(count) => (count, &mut history.tokens),
+            None => (count, &mut history.turns),
+        };
+        match count.parse().ok().filter(|n| *n > 0) {
+            Some(count) => *part = Some(count),
+            None => break,
+        }
+        name = rest;
+    }
+    (name, history)
 }
 
 /// Returns the precision of the models. Benchmarks use f32 by default, to measure the model and not its quantization.

@@ -88,11 +88,12 @@ fn nt_xent(similarities: &[f64], temperature: f64) -> f64 {
 fn checked(prepared: &Prepared, heads: &[Parameter]) -> (f64, Vec<Vec<f64>>) {
     let start = numbers((prepared.packed.tokens(), WIDTH), 3);
     let states = Var::from_tensor(&start).unwrap();
-    let loss = prepared.loss(&states).unwrap();
+    let loss = prepared.loss(&states, None).unwrap();
     let gradients = loss.backward().unwrap();
     // Compute in f64, so that a small step is not lost to rounding.
-    let at =
-        |t: &Tensor| prepared.loss(&t.to_dtype(DType::F64).unwrap()).unwrap().to_scalar::<f64>().unwrap();
+    let at = |t: &Tensor| {
+        prepared.loss(&t.to_dtype(DType::F64).unwrap(), None).unwrap().to_scalar::<f64>().unwrap()
+    };
     let compared = |var: &Var, set: &dyn Fn(&Tensor) -> f64, step: f64| {
         let gradient: Vec<f32> = gradients.get(var).unwrap().flatten_all().unwrap().to_vec1().unwrap();
         let numbers: Vec<f64> = var.flatten_all().unwrap().to_dtype(DType::F64).unwrap().to_vec1().unwrap();

@@ -88,7 +88,7 @@ fn self_distillation_equals_its_formula() {
     let packed = &prepared.packed;
     // For the untrained model, the loss is 0.
     let now = model.states(packed, None).unwrap();
-    assert!(prepared.loss(&now).unwrap().to_scalar::<f32>().unwrap().abs() < 1e-5);
+    assert!(prepared.loss(&now, None).unwrap().to_scalar::<f32>().unwrap().abs() < 1e-5);
     let (loss, states) = checked(&prepared, &[]);
     let start = rows(&now);
     let distance = |n: usize| 1.0 - cosine(&mean(&states[packed.rows(n)]), &mean(&start[packed.rows(n)]));
@@ -165,7 +165,7 @@ fn the_output_embedding_is_trained_with_the_embeddings() {
         let words = Mlm::new(&model, data.mask, None, 1).unwrap();
         let prepared = words.prepare(&data, &mut examples(&words, &data, &[0, 1])).unwrap();
         let states = Tensor::zeros((prepared.packed.tokens(), WIDTH), DType::F32, &Device::Cpu).unwrap();
-        let store = prepared.loss(&(states + 0.5).unwrap()).unwrap().backward().unwrap();
+        let store = prepared.loss(&(states + 0.5).unwrap(), None).unwrap().backward().unwrap();
         let table = model.parameters().iter().find(|p| p.name.starts_with("embeddings.words"));
         assert_eq!(table.is_some_and(|p| store.get(&p.var).is_some()), trained);
     }
@@ -188,7 +188,7 @@ fn combined_objectives_have_a_weighted_loss() {
     assert!((loss - f64::from(pooled_loss.to_scalar::<f32>().unwrap())).abs() < 1e-5);
     let alone = simcse().prepare(&data, &mut examples(&together, &data, &[3, 8, 12])).unwrap();
     let rows = alone.packed.tokens();
-    let first = alone.loss(&means.narrow(0, 0, rows).unwrap()).unwrap().to_scalar::<f32>().unwrap();
+    let first = alone.loss(&means.narrow(0, 0, rows).unwrap(), None).unwrap().to_scalar::<f32>().unwrap();
     // The examples of the auxiliary objective depend only on the first example of the main objective.
     let again = together.prepare(&data, &mut examples(&together, &data, &[3, 8, 12])).unwrap();
     assert_eq!(again.packed.sequences, packed.sequences);

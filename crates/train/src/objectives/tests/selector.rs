@@ -31,7 +31,21 @@ pub(crate) fn selector_of_width(
     max_tokens: usize,
     sentences: Option<SentenceSettings>,
 ) -> Selector {
-    let layout = layout(max_tokens, sentences);
+    selector_with(layout(max_tokens, sentences), width)
+}
+
+/// Returns a selector for a network of the given width, with the head `matching`.
+pub(crate) fn matching_selector(
+    width: usize,
+    max_tokens: usize,
+    sentences: Option<SentenceSettings>,
+) -> Selector {
+    let plain = layout(max_tokens, sentences);
+    let settings = SelectorSettings { head: HeadKind::Matching, ..*plain.settings() };
+    selector_with(Layout::with_tokens(settings, plain.special_tokens().clone()), width)
+}
+
+fn selector_with(layout: Layout, width: usize) -> Selector {
     let heads = start_heads(width, layout.settings(), None, &Device::Cpu, 3).unwrap();
     Selector { layout, negatives: 2, hard: None, heads, activation: HeadActivation::Tanh }
 }
@@ -125,14 +139,16 @@ fn a_selector_of_sentences_reads_one_vector_per_turn() {
     assert!(prepared.packed.sequences.iter().all(|s| s.len() <= 16));
     // The pairs of a context share its vectors.
     let distinct: std::collections::HashSet<u32> = utterances.places.iter().map(|(_, u)| *u).collect();
-    assert_eq!(distinct.len(), utterances.packed.sequences.len());
+    // A long response takes the place of turns, here of one.
+    assert_eq!(distinct.len() + 1, utterances.packed.sequences.len());
     let length = utterances.packed.sequences[0].len() as f32;
     let [first, last] = &utterances.terms;
     assert_eq!(first[0], [Part { rows: 0..length as usize, weight: 0.25 / length }]);
     assert_eq!(last[0], [Part { rows: 0..length as usize, weight: 0.75 / length }]);
     let (rows, width) = (utterances.packed.tokens(), 2);
     let states = numbers((rows, width), 7);
-    let vectors = utterances.vectors(&states, &(&states * 10.0).unwrap()).unwrap().to_vec2::<f32>().unwrap();
+    let vectors =
+        utterances.vectors(Some(&states), &(&states * 10.0).unwrap()).unwrap().to_vec2::<f32>().unwrap();
     let states = states.to_vec2::<f32>().unwrap();
     for (n, vector) in vectors.iter().enumerate() {
         let own = &states[utterances.packed.rows(n)];
@@ -146,34 +162,84 @@ fn a_selector_of_sentences_reads_one_vector_per_turn() {
 }
 
 #[test]
-fn the_head_matching_adds_the_scaled_cosine_of_the_means() {
+fn the_head_matching_adds_the_scaled_similarity_of_vectors_that_are_encoded_alone() {
     let data = data();
     for sentences in [None, Some(SentenceSettings::default())] {
-        let plain = layout(40, sentences);
-        let settings = SelectorSettings { head: HeadKind::Matching, ..*plain.settings() };
-        let heads = start_heads(WIDTH, &settings, None, &Device::Cpu, 3).unwrap();
-        let layout = Layout::with_tokens(settings, plain.special_tokens().clone());
-        let activation = HeadActivation::Tanh;
-        let selector = Selector { layout, negatives: 1, hard: None, heads, activation };
+        let selector = matching_selector(WIDTH, 40, sentences);
         let mut drawn = examples(&selector, &data, &[0, 5, 9]);
         let prepared = selector.prepare(&data, &mut drawn).unwrap();
-        let (loss, states) = checked(&prepared, &selector.heads);
+        let utterances = prepared.utterances.as_ref().unwrap();
+        let alone = &utterances.packed.sequences;
+        let states = numbers((prepared.packed.tokens(), WIDTH), 3);
+        let vectors = numbers((alone.len(), WIDTH), 4);
+        let rows = |t: &Tensor| -> Vec<Vec<f64>> { t.to_dtype(DType::F64).unwrap().to_vec2().unwrap() };
+        let (state_rows, vector_rows) = (rows(&states), rows(&vectors));
+        // Per example: the vectors of its context, and of its three responses.
+        let (mut at, mut contexts, mut responses, mut texts) = (0, Vec::new(), Vec::new(), Vec::new());
+        for (location, _) in &drawn {
+            let dialogue = data.dialogue(location.dialogue).unwrap();
+            let turns = &dialogue[..location.turn as usize];
+            let count = if sentences.is_some() { turns.len() } else { 1 };
+            let of_turn = |ids: &[u32]| [&[CLS], ids, &[SEP]].concat();
+            match sentences {
+                Some(_) => {
+                    turns.iter().zip(&alone[at..]).for_each(|(t, a)| assert_eq!(a.ids, of_turn(&t.ids)))
+                }
+                None => {
+                    let all: Vec<u32> =
+                        turns.iter().flat_map(|t| t.ids.iter().copied().chain([EOU])).collect();
+                    assert_eq!(alone[at].ids, of_turn(&all));
+                }
+            }
+            contexts.push(vector_rows[at..at + count].to_vec());
+            at += count;
+            for n in at..at + 3 {
+                responses.push(vector_rows[n].clone());
+                texts.push(alone[n].ids.clone());
+            }
+            assert_eq!(texts[texts.len() - 3], of_turn(&dialogue[location.turn as usize].ids));
+            at += 3;
+        }
+        assert_eq!(at, alone.len());
         let (_, head) = selector.selector().unwrap().unwrap();
-        let mut of_head = Vec::new();
-        let output = |n: usize| {
-            let sequence = &prepared.packed.sequences[n];
-            let own = &states[prepared.packed.rows(n)];
-            let split = sequence.types.as_ref().unwrap().iter().position(|t| *t == 1).unwrap();
-            let (context, response) = (mean(&own[1..split - 1]), mean(&own[split..sequence.len() - 1]));
-            let all = [own[0].clone(), context.clone(), response.clone()].concat();
-            let all: Vec<f32> = all.into_iter().map(|x| x as f32).collect();
-            of_head.push(f64::from(head.score(&all)));
-            linear(&selector.heads, &own[0], 0)[0] + 10.0 * cosine(&context, &response)
+        assert_eq!(head.scale, Some(10.0));
+        let similarity = |context: usize, response: usize| {
+            let cosines = contexts[context].iter().map(|turn| cosine(turn, &responses[response]));
+            0.05 * cosines.map(|cosine| (cosine / 0.05).exp()).sum::<f64>().ln()
         };
-        let outputs: Vec<f64> = (0..6).map(output).collect();
-        assert!((loss - bce(&outputs, &list(&prepared.shape(), "labels"))).abs() < 1e-4, "{loss}");
-        assert!(outputs.iter().zip(&of_head).all(|(a, b)| (a - b).abs() < 1e-4));
+        let output = |n: usize| {
+            let state = &state_rows[prepared.packed.starts[n]];
+            let of_first = linear(&selector.heads, state, 0)[0];
+            let of_head: Vec<f32> = state.iter().map(|x| *x as f32).collect();
+            assert!((f64::from(head.score(&of_head)) - of_first).abs() < 1e-4);
+            of_first + 10.0 * similarity(n / 3, n)
+        };
+        let outputs: Vec<f64> = (0..9).map(output).collect();
+        let in_batch = |n: usize| {
+            let part = |m: usize| (similarity(n, m) / 0.05).exp();
+            let others = (0..9).filter(|m| *m == 3 * n || texts[*m] != texts[3 * n]);
+            -(part(3 * n) / others.map(part).sum::<f64>()).ln()
+        };
+        let expected =
+            bce(&outputs, &list(&prepared.shape(), "labels")) + (0..3).map(in_batch).sum::<f64>() / 3.0;
+        let loss = prepared.loss(&states, Some(&vectors)).unwrap().to_scalar::<f32>().unwrap();
+        assert!((f64::from(loss) - expected).abs() < 1e-4, "{loss} {expected}");
     }
+}
+
+#[test]
+fn a_response_has_another_speaker_than_the_turn_before_it() {
+    let with_speakers = |speakers: &[u32]| -> Vec<TurnTokens> {
+        speakers.iter().map(|speaker| TurnTokens { speaker: *speaker, role: 0, ids: vec![10] }).collect()
+    };
+    let locations = |dialogues: &[&[u32]]| -> Vec<(u32, u32)> {
+        let data = of(dialogues.iter().map(|speakers| with_speakers(speakers)).collect());
+        let examples = selector(40, None).examples(&data).unwrap();
+        examples.iter().map(|location| (location.dialogue, location.turn)).collect()
+    };
+    assert_eq!(locations(&[&[0, 0, 1, 1, 0], &[0], &[0, 0], &[0, 1]]), [(0, 2), (0, 4), (3, 1)]);
+    // Without any speakers, all next turns are examples.
+    assert_eq!(locations(&[&[0, 0, 0], &[0]]), [(0, 1), (0, 2)]);
 }
 
 #[test]
@@ -187,7 +253,7 @@ fn turns_have_the_frames_and_the_weights_of_the_settings() {
             max_tokens: 5,
             ..SentenceSettings::default()
         };
-        let utterance = layout(16, Some(settings)).utterance(&[10, 11, 12, 13, 14, 15], &settings);
+        let utterance = layout(16, Some(settings)).utterance(&[10, 11, 12, 13, 14, 15]);
         (utterance.sequence.ids, utterance.terms)
     };
     let part = |rows: std::ops::Range<usize>, weight: f32| Part { rows, weight };
@@ -264,6 +330,6 @@ fn post_training_masks_the_sequences_that_relevance_classifies() {
     assert_eq!(types(&prepared.packed), types(&plain.packed));
     let (loss, _) = checked(&prepared, post_training.heads());
     let states = numbers((prepared.packed.tokens(), WIDTH), 3);
-    let of_relevance = plain.loss(&states).unwrap().to_scalar::<f32>().unwrap();
+    let of_relevance = plain.loss(&states, None).unwrap().to_scalar::<f32>().unwrap();
     assert!(loss > f64::from(of_relevance) + 0.5, "{loss} {of_relevance}");
 }

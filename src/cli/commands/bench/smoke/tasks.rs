@@ -44,7 +44,7 @@ pub(super) fn tasks(smoke: &mut Smoke, set: &Sets, model: bool, context: &Contex
         ("dialogues, as coded", dialogues(Profile::Code), with(&["tfidf-svd:64"], &[])),
         (
             "response selection",
-            TaskSpec::Response(ResponseSelection { data: set.path("samples.jsonl") }),
+            TaskSpec::Response(ResponseSelection { data: set.path("samples.jsonl"), ..Default::default() }),
             with(&["bm25"], &["model"]),
         ),
         (

@@ -1,0 +1,299 @@
+//! Scoring of responses.
+
+use std::sync::Arc;
+
+use rayon::prelude::*;
+use turnwise_core::{
+    error::{Error, Result},
+    vectors::cosine,
+};
+
+use super::{History, Sample, Selected, Selector, Utterance};
+use crate::{
+    InputVectors, Part, Reduction, Vectors,
+    transformer::{Item, run_items},
+};
+
+impl Selector {
+    /// Scores the responses of a context. Turns and responses without tokens are allowed; a turn without tokens is
+    /// skipped. Fails if no turn of the context has a token.
+    pub fn select(&self, context: &[&str], responses: &[&str]) -> Result<Selected> {
+        let mut selected = self.select_all(&[Sample::new(context, responses)])?;
+        selected.pop().ok_or_else(|| Error::Internal("the context was not scored".to_owned()))
+    }
+
+    /// Scores the responses of several contexts. The order of the results is the order of the samples.
+    ///
+    /// A selector that compares vectors reads only the [`MOST_READ`] most similar responses together with their context. The
+    /// other responses get lower scores, in the order of their similarities.
+    pub fn select_all(&self, samples: &[Sample<'_>]) -> Result<Vec<Selected>> {
+        let tokenized = samples.par_iter().map(|sample| self.tokenize(sample));
+        let tokenized = tokenized.collect::<Result<Vec<Tokenized>>>()?;
+        let alone = self.encode_alone(&tokenized)?;
+        let (mut items, mut all) = (Vec::new(), Vec::new());
+        for (sample, alone) in tokenized.iter().zip(&alone) {
+            let mut selected = Selected { outputs: alone.scores.clone(), ..Selected::default() };
+            let read = read_first(&alone.scores, sample.responses.len());
+            self.read(sample, alone, &read, &mut items, &mut selected);
+            all.push((selected, read));
+        }
+        let states = self.run(&items, items.len(), &[(self.layers, 1.0)])?;
+        let mut outputs = states.rows().map(|state| self.head.score(state));
+        let finished = all.into_iter().map(|(mut selected, read)| {
+            let outputs: Vec<f32> = outputs.by_ref().take(read.len()).collect();
+            add_outputs(&mut selected.outputs, &read, &outputs);
+            selected
+        });
+        Ok(finished.collect())
+    }
+
+    /// Adds the sequences of the responses `read` of a sample to `items`, and counts in `selected` what was cut off.
+    fn read(
+        &self,
+        sample: &Tokenized,
+        alone: &Alone,
+        read: &[usize],
+        items: &mut Vec<Item>,
+        selected: &mut Selected,
+    ) {
+        let turns: Vec<&[u32]> = sample.context.iter().map(Vec::as_slice).collect();
+        // Responses of about the same length have the same turns, so they can share one copy of the vectors.
+        let mut shared: Option<(usize, Arc<[f32]>)> = None;
+        for response in read.iter().map(|n| &sample.responses[*n]) {
+            let pair = match self.settings().history {
+                _ if !self.is_own => self.layout.query_and_text(&turns.concat(), response),
+                History::Tokens => self.layout.tokens(&turns, response),
+                History::Sentences => self.layout.sentences(turns.len(), response),
+            };
+            selected.cut_context = selected.cut_context.max(sample.dropped + pair.cut_context);
+            selected.cut_responses += usize::from(pair.cut_response > 0);
+            let mut sequence = pair.sequence;
+            selected.tokens += sequence.len() as u64;
+            if let Some((_, first)) = pair.vectors.first() {
+                let count = pair.vectors.len();
+                let elements = match &shared {
+                    Some((known, elements)) if *known == count => elements.clone(),
+                    _ => {
+                        let rows = (*first as usize..).take(count);
+                        let elements: Arc<[f32]> = rows.flat_map(|n| alone.context.row(n)).copied().collect();
+                        shared = Some((count, elements.clone()));
+                        elements
+                    }
+                };
+                let tokens = pair.vectors.iter().map(|(token, _)| *token).collect();
+                sequence.vectors = Some(InputVectors { tokens, elements });
+            }
+            let first_token = vec![Part { rows: 0..1, weight: 1.0 }];
+            items.push(Item { input: items.len(), sequence, pools: vec![first_token] });
+        }
+    }
+
+    /// Runs the network and computes a weighted sum of states per item.
+    fn run(&self, items: &[Item], inputs: usize, layers: &[(usize, f32)]) -> Result<Vectors> {
+        run_items(self.backend.as_ref(), &self.budget, layers, &[Reduction::Sum], items, inputs)
+    }
+
+    fn tokenize(&self, sample: &Sample<'_>) -> Result<Tokenized> {
+        let pieces = |text: &&str| self.tokenizer.pieces(text);
+        let mut context = match self.is_own {
+            true => sample.context.iter().map(pieces).collect::<Result<Vec<_>>>()?,
+            // A cross-encoder of sentence-transformers reads one text, not turns.
+            false => vec![self.tokenizer.pieces(&sample.context.join(" "))?],
+        };
+        if self.is_own {
+            context.retain(|turn| !turn.is_empty());
+            if context.is_empty() {
+                return Err(Error::input("there is nothing to answer: no turn of the context has text")
+                    .with_hint("pass the previous turns as the context"));
+            }
+        }
+        let cut = sample.last_tokens.map_or([0; 2], |room| keep_last_tokens(&mut context, room));
+        let responses = sample.responses.iter().map(pieces).collect::<Result<Vec<_>>>()?;
+        let dropped = match self.settings().sentences {
+            Some(_) => {
+                // Do not encode turns that no sequence can hold.
+                let beyond = context.len().saturating_sub(self.layout.max_turns());
+                context.drain(..beyond);
+                cut[0] + beyond
+            }
+            None => cut[1],
+        };
+        Ok(Tokenized { context, dropped, responses })
+    }
+
+    /// Encodes what the selector encodes alone: the context turns if they become sentence vectors, and the context and
+    /// the responses if the head compares them.
+    fn encode_alone(&self, samples: &[Tokenized]) -> Result<Vec<Alone>> {
+        let (by_turn, scale) = (self.settings().history == History::Sentences, self.head.scale);
+        let mut texts = Vec::new();
+        let mut counts = Vec::new();
+        for sample in samples {
+            let before = texts.len();
+            if by_turn || scale.is_some() {
+                let turns: Vec<&[u32]> = sample.context.iter().map(Vec::as_slice).collect();
+                texts.extend(self.layout.context(&turns));
+            }
+            counts.push(texts.len() - before);
+            if scale.is_some() {
+                texts.extend(sample.responses.iter().map(|response| self.layout.utterance(response)));
+            }
+        }
+        let vectors = self.vectors(&texts)?;
+        let mut rows = vectors.rows();
+        let alone = samples.iter().zip(counts).map(|(sample, count)| {
+            let mut context = Vectors::new(self.backend.hidden());
+            rows.by_ref().take(count).for_each(|row| context.push(row));
+            let scores = scale.map(|scale| {
+                let responses = rows.by_ref().take(sample.responses.len());
+                responses.map(|response| scale * similarity(&context, response)).collect()
+            });
+            Alone { context, scores: scores.unwrap_or_default() }
+        });
+        Ok(alone.collect())
+    }
+
+    /// Returns the vectors of texts that are encoded alone.
+    pub(super) fn vectors(&self, turns: &[Utterance]) -> Result<Vectors> {
+        let settings = self.layout.vector_settings();
+        let inputs = turns.len();
+        // One pass suffices if both layers have the same terms, up to a factor.
+        let mut sum = Vectors::zeros(inputs, self.backend.hidden());
+        let passes = match settings.layer_weights() {
+            Some(weights) => {
+                let layers: Vec<(usize, f32)> = [(1, weights[0]), (self.layers, weights[1])]
+                    .into_iter()
+                    .filter(|(_, weight)| *weight != 0.0)
+                    .collect();
+                let unweighted: Vec<Vec<Part>> = turns
+                    .iter()
+                    .map(|turn| {
+                        let (terms, weight) = match weights[0] != 0.0 {
+                            true => (&turn.terms[0], weights[0]),
+                            false => (&turn.terms[1], weights[1]),
+                        };
+                        terms
+                            .iter()
+                            .map(|t| Part { weight: t.weight / weight, rows: t.rows.clone() })
+                            .collect()
+                    })
+                    .collect();
+                vec![(merged(layers), unweighted)]
+            }
+            None => (0..2)
+                .map(|n| {
+                    let layer = if n == 0 { 1 } else { self.layers };
+                    (vec![(layer, 1.0)], turns.iter().map(|turn| turn.terms[n].clone()).collect())
+                })
+                .collect(),
+        };
+        for (layers, terms) in passes {
+            let items: Vec<Item> = turns
+                .iter()
+                .zip(terms)
+                .enumerate()
+                .map(|(n, (turn, terms))| Item {
+                    input: n,
+                    sequence: turn.sequence.clone(),
+                    pools: vec![terms],
+                })
+                .collect();
+            let vectors = self.run(&items, inputs, &layers)?;
+            for n in 0..inputs {
+                sum.row_mut(n).iter_mut().zip(vectors.row(n)).for_each(|(sum, more)| *sum += more);
+            }
+        }
+        Ok(sum)
+    }
+}
+
+/// Adds up the weights of equal layers. A network with one layer has the same first and last layer.
+fn merged(layers: Vec<(usize, f32)>) -> Vec<(usize, f32)> {
+    let mut merged: Vec<(usize, f32)> = Vec::new();
+    for (layer, weight) in layers {
+        match merged.last_mut() {
+            Some((last, sum)) if *last == layer => *sum += weight,
+            _ => merged.push((layer, weight)),
+        }
+    }
+    merged
+}
+
+/// Removes tokens from the start of a context until at most `room` are left. Returns the numbers of removed turns and
+/// of removed tokens.
+fn keep_last_tokens(context: &mut Vec<Vec<u32>>, room: usize) -> [usize; 2] {
+    let total: usize = context.iter().map(Vec::len).sum();
+    let cut = total.saturating_sub(room);
+    let (mut turns, mut left) = (0, cut);
+    while context.get(turns).is_some_and(|turn| turn.len() <= left && left > 0) {
+        left -= context[turns].len();
+        turns += 1;
+    }
+    context.drain(..turns);
+    if let Some(first) = context.first_mut() {
+        first.drain(..left);
+    }
+    [turns, cut]
+}
+
+/// Maximum number of responses that are read together with their context, if all are compared with it before.
+pub(super) const MOST_READ: usize = 16;
+
+/// Returns the indices of the responses to read: those with the highest scores, or all `count` responses if there are no
+/// scores.
+pub(super) fn read_first(scores: &[f32], count: usize) -> Vec<usize> {
+    let mut indices: Vec<usize> = (0..count).collect();
+    if !scores.is_empty() && count > MOST_READ {
+        indices.sort_by(|a, b| scores[*b].total_cmp(&scores[*a]).then(a.cmp(b)));
+        indices.truncate(MOST_READ);
+        indices.sort_unstable();
+    }
+    indices
+}
+
+/// Adds the outputs of the responses `read` to their scores. All other scores are reduced by the same amount, such that
+/// they are not higher than the lowest score of a response that was read.
+pub(super) fn add_outputs(scores: &mut Vec<f32>, read: &[usize], outputs: &[f32]) {
+    if scores.is_empty() {
+        scores.extend(outputs);
+        return;
+    }
+    let mut is_read = vec![false; scores.len()];
+    for (n, output) in read.iter().zip(outputs) {
+        is_read[*n] = true;
+        scores[*n] += output;
+    }
+    let of =
+        |wanted: bool| scores.iter().zip(&is_read).filter(move |(_, read)| **read == wanted).map(|(s, _)| *s);
+    let lowest = of(true).fold(f32::INFINITY, f32::min);
+    let excess = of(false).fold(f32::NEG_INFINITY, f32::max) - lowest;
+    if excess > 0.0 {
+        scores.iter_mut().zip(&is_read).filter(|(_, read)| !**read).for_each(|(score, _)| *score -= excess);
+    }
+}
+
+/// Range of cosines within which several turns count in [`similarity`].
+pub const SOFTNESS: f32 = 0.05;
+
+/// Returns the similarity of a context and a response: the smooth maximum of the cosines of its vectors. A response
+/// usually answers one of the turns, and other turns that fit raise the similarity a little.
+pub(super) fn similarity(context: &Vectors, response: &[f32]) -> f32 {
+    let powers = context.rows().map(|row| (cosine(row, response) / SOFTNESS).exp());
+    powers.sum::<f32>().ln() * SOFTNESS
+}
+
+/// Results of encoding the texts of a sample alone.
+struct Alone {
+    /// Vectors of the context turns, or one vector of the whole context.
+    context: Vectors,
+    /// Scaled similarity of the context and each response. Empty if the head does not compare them.
+    scores: Vec<f32>,
+}
+
+/// Tokens of a sample.
+pub(super) struct Tokenized {
+    context: Vec<Vec<u32>>,
+    /// Number of tokens, or of turns if the selector reads sentence vectors, that were removed from the start of the
+    /// context.
+    dropped: usize,
+    responses: Vec<Vec<u32>>,
+}

@@ -1,0 +1,78 @@
+//! Batches of pairs: a context and a response in one sequence, in the layout of a selector.
+
+use std::ops::Range;
+
+use super::{Loss, Prepared, Utterances, definition::Definition};
+use crate::model::Packed;
+use turnwise_encoder::{
+    Part, Sequence,
+    selector::{HeadKind, History, Layout, Utterance},
+};
+
+/// A batch of pairs.
+#[derive(Default)]
+pub(super) struct PairBatch {
+    /// One sequence per pair.
+    pub(super) sequences: Vec<Sequence>,
+    /// Texts that are encoded alone: turns that become sentence vectors, and contexts and responses to compare.
+    alone: Vec<Sequence>,
+    terms: [Vec<Vec<Part>>; 2],
+    /// Rows whose inputs are sentence vectors, with the indices of the turns in `alone`.
+    places: Vec<(u32, u32)>,
+    /// Number of tokens in `sequences`.
+    tokens: u32,
+}
+
+impl PairBatch {
+    /// Adds what is encoded of a context before its responses are read. Returns the indices of the vectors.
+    pub(super) fn add_context(&mut self, layout: &Layout, context: &[&[u32]]) -> Range<usize> {
+        let first = self.alone.len();
+        let settings = layout.settings();
+        if settings.history == History::Sentences || settings.head == HeadKind::Matching {
+            layout.context(context).into_iter().for_each(|text| {
+                self.encode(text);
+            });
+        }
+        first..self.alone.len()
+    }
+
+    /// Adds a response to a context. `encoded` is the result of [`PairBatch::add_context`] for the context.
+    pub(super) fn add_response(
+        &mut self,
+        layout: &Layout,
+        context: &[&[u32]],
+        encoded: &Range<usize>,
+        response: &[u32],
+    ) {
+        let pair = match layout.settings().history {
+            History::Tokens => layout.tokens(context, response),
+            History::Sentences => layout.sentences(encoded.len(), response),
+        };
+        let place = |(token, turn): &(u32, u32)| (self.tokens + token, encoded.start as u32 + turn);
+        self.places.extend(pair.vectors.iter().map(place));
+        self.tokens += pair.sequence.len() as u32;
+        self.sequences.push(pair.sequence);
+    }
+
+    /// Adds a text that is encoded alone. Returns the index of its vector.
+    pub(super) fn encode(&mut self, text: Utterance) -> u32 {
+        let Utterance { sequence, terms: [of_first, of_last] } = text;
+        self.alone.push(sequence);
+        self.terms[0].push(of_first);
+        self.terms[1].push(of_last);
+        self.alone.len() as u32 - 1
+    }
+
+    /// Returns the batch with its loss. `count` is the number of examples.
+    pub(super) fn prepared(
+        self,
+        definition: &Definition,
+        count: usize,
+        loss: impl Loss + 'static,
+    ) -> Prepared {
+        let PairBatch { sequences, alone, terms, places, .. } = self;
+        let utterances =
+            (!alone.is_empty()).then(|| Utterances { packed: Packed::new(alone), terms, places });
+        Prepared { utterances, ..Prepared::new(definition, sequences, count, loss) }
+    }
+}
