@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use turnwise_core::error::{Error, Result};
 
-use super::settings::{Divider, Frame, History, SelectorSettings, SentencePooling, SentenceSettings};
+use super::settings::{Divider, Frame, SelectorSettings, SentencePooling, SentenceSettings};
 use crate::{Part, Sequence, folder::Tokenizer, network::Embeddings};
 
 /// Name of the token that ends an utterance.
@@ -203,32 +203,13 @@ impl Layout {
 
     /// Returns the settings of the vectors of texts that are encoded alone.
     pub fn vector_settings(&self) -> SentenceSettings {
-        // Without sentence vectors, the vectors are those of an encoder with mean pooling.
-        self.settings.sentences.unwrap_or(SentenceSettings {
-            max_tokens: self.settings.max_tokens,
-            first_weight: 0.0,
-            ..SentenceSettings::default()
-        })
+        self.settings.sentences.unwrap_or(SentenceSettings::default_of(self.settings.head))
     }
 
-    /// Returns the sequences of a context that are encoded before the responses are read: each turn, if the history is
-    /// [`History::Sentences`], else all turns as one sequence. At most the last [`Layout::max_turns`] turns are encoded
-    /// each.
+    /// Returns the sequences of the context turns, which are encoded alone: at most the last [`Layout::max_turns`] turns.
     pub fn context(&self, turns: &[&[u32]]) -> Vec<Utterance> {
-        match self.settings.history {
-            History::Sentences => {
-                let kept = &turns[turns.len().saturating_sub(self.max_turns())..];
-                kept.iter().map(|turn| self.utterance(turn)).collect()
-            }
-            History::Tokens => {
-                let settings = self.vector_settings();
-                let room =
-                    settings.max_tokens.saturating_sub(self.tokens.before.len() + self.tokens.after.len());
-                let all: Vec<u32> =
-                    turns.iter().flat_map(|turn| turn.iter().chain(self.divider())).copied().collect();
-                vec![self.utterance(&all[all.len().saturating_sub(room)..])]
-            }
-        }
+        let kept = &turns[turns.len().saturating_sub(self.max_turns())..];
+        kept.iter().map(|turn| self.utterance(turn)).collect()
     }
 
     /// Builds the sequence of a text that is encoded alone: a turn, or a response. A text that is too long keeps its

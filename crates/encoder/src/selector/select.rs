@@ -121,8 +121,8 @@ impl Selector {
         Ok(Tokenized { context, dropped, responses })
     }
 
-    /// Encodes what the selector encodes alone: the context turns if they become sentence vectors, and the context and
-    /// the responses if the head compares them.
+    /// Encodes what the selector encodes alone: the context turns if they become sentence vectors, and the context turns
+    /// and the responses if the head compares them.
     fn encode_alone(&self, samples: &[Tokenized]) -> Result<Vec<Alone>> {
         let (by_turn, scale) = (self.settings().history == History::Sentences, self.head.scale);
         let mut texts = Vec::new();
@@ -283,7 +283,7 @@ pub(super) fn similarity(context: &Vectors, response: &[f32]) -> f32 {
 
 /// Results of encoding the texts of a sample alone.
 struct Alone {
-    /// Vectors of the context turns, or one vector of the whole context.
+    /// Vectors of the context turns.
     context: Vectors,
     /// Scaled similarity of the context and each response. Empty if the head does not compare them.
     scores: Vec<f32>,

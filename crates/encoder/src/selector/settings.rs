@@ -128,8 +128,8 @@ named! {
     /// A single scoring layer on the first token.
     Cls = "cls",
     /// A single scoring layer on the first token, plus the similarity of the context and the response, multiplied by a
-    /// trained scale. For the similarity, both are encoded alone, as by an encoder: the cosine, or the smooth maximum of
-    /// the cosines of all turns if each turn has a vector.
+    /// trained scale. For the similarity, each turn and the response are encoded alone, as by an encoder. It is the smooth
+    /// maximum of the cosines of the turns.
     Matching = "matching",
 }
 

@@ -1,5 +1,6 @@
 //! Training objectives: each selects examples from dialogues and computes their loss.
 
+mod compared;
 pub mod definition;
 mod dial2vec;
 mod dialoguecse;

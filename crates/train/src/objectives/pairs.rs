@@ -6,7 +6,7 @@ use super::{Loss, Prepared, Utterances, definition::Definition};
 use crate::model::Packed;
 use turnwise_encoder::{
     Part, Sequence,
-    selector::{HeadKind, History, Layout, Utterance},
+    selector::{History, Layout, Utterance},
 };
 
 /// A batch of pairs.
@@ -27,11 +27,8 @@ impl PairBatch {
     /// Adds what is encoded of a context before its responses are read. Returns the indices of the vectors.
     pub(super) fn add_context(&mut self, layout: &Layout, context: &[&[u32]]) -> Range<usize> {
         let first = self.alone.len();
-        let settings = layout.settings();
-        if settings.history == History::Sentences || settings.head == HeadKind::Matching {
-            layout.context(context).into_iter().for_each(|text| {
-                self.encode(text);
-            });
+        if layout.settings().history == History::Sentences {
+            layout.context(context).into_iter().for_each(|text| self.encode(text));
         }
         first..self.alone.len()
     }
@@ -54,13 +51,12 @@ impl PairBatch {
         self.sequences.push(pair.sequence);
     }
 
-    /// Adds a text that is encoded alone. Returns the index of its vector.
-    pub(super) fn encode(&mut self, text: Utterance) -> u32 {
+    /// Adds a text that is encoded alone.
+    pub(super) fn encode(&mut self, text: Utterance) {
         let Utterance { sequence, terms: [of_first, of_last] } = text;
         self.alone.push(sequence);
         self.terms[0].push(of_first);
         self.terms[1].push(of_last);
-        self.alone.len() as u32 - 1
     }
 
     /// Returns the batch with its loss. `count` is the number of examples.

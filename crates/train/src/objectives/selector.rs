@@ -1,8 +1,8 @@
 //! Selectors: a network reads a context and a response together, and decides whether the response is the next turn.
 //!
 //! A positive pair is a context with its true response, a turn of another speaker than the turn before it; a negative pair
-//! is the same context with a turn of another dialogue. The state of the first token (`[CLS]`) is reduced to one number, and the loss is the binary cross-entropy
-//! of its logistic function.
+//! is the same context with a turn of another dialogue. The state of the first token (`[CLS]`) is reduced to one number,
+//! and the loss is the binary cross-entropy of its logistic function.
 //!
 //! The context turns are tokens, or one sentence vector each. Sentence vectors come from the same network, and the
 //! gradient flows through them. The pairs of one context share its sentence vectors.
@@ -12,15 +12,15 @@
 
 use super::{
     HardNegatives, Loss, Objective, ObjectiveBuilder, Prepared, TurnLocation, check_several_dialogues,
+    compared::Compared,
     definition::{Definition, Output, Role, StepTraining},
     losses, other_dialogue,
     pairs::PairBatch,
     turns_of,
 };
 use crate::{
-    data::TrainingSet,
+    data::{TrainingSet, TurnTokens},
     model::{Packed, Parameter},
-    ops::pool,
     run::evaluations::Selection,
 };
 use std::ops::Range;
@@ -30,10 +30,7 @@ use turnwise_core::{
     error::{Error, Result},
     random::Random,
 };
-use turnwise_encoder::{
-    Part,
-    selector::{Head, HeadActivation, HeadKind, Layout, SOFTNESS, SelectorSettings},
-};
+use turnwise_encoder::selector::{Head, HeadActivation, HeadKind, History, Layout, SelectorSettings};
 
 pub static SELECTOR: Definition = Definition {
     name: "selector",
@@ -72,8 +69,10 @@ pub static SELECTOR: Definition = Definition {
     ..Definition::DEFAULT
 };
 
-/// Temperature τ of the in-batch loss of the head `matching`.
-const TEMPERATURE: f64 = 0.05;
+/// Maximum numbers of turns before and after a response that the head `matching` compares with each other. With sentence
+/// vectors, all turns of the context are compared.
+const TURNS_BEFORE: usize = 32;
+const TURNS_AFTER: usize = 8;
 /// Initial scale of the similarity in the head `matching`.
 const SCALE: f32 = 10.0;
 /// Similarity at which a response is initially as probable as not. Trained encoders give most random pairs a lower one.
@@ -170,6 +169,47 @@ impl Selector {
         }
         Ok(drawn)
     }
+
+    /// Adds the turns around the response at a location, and the negatives, to the texts that are encoded alone. Every
+    /// reply among these turns is compared with the turns before it. Returns the rows of the context's vectors.
+    fn compare(
+        &self,
+        pairs: &mut PairBatch,
+        compared: &mut Compared,
+        location: TurnLocation,
+        dialogue: &[TurnTokens],
+        responses: &[Vec<u32>],
+    ) -> Range<usize> {
+        let turn = location.turn as usize;
+        let most_before = match self.layout.settings().history {
+            History::Sentences => self.layout.max_turns(),
+            History::Tokens => TURNS_BEFORE,
+        };
+        let start = turn.saturating_sub(most_before);
+        let end = dialogue.len().min(turn + 1 + TURNS_AFTER);
+        let mut add = |dialogue, ids: &[u32], compared: &mut Compared| {
+            pairs.encode(self.layout.utterance(ids));
+            compared.add_text(dialogue, ids)
+        };
+        let mut first = None;
+        for number in start..end {
+            let text = add(Some(location.dialogue), &dialogue[number].ids, compared);
+            let first = *first.get_or_insert(text);
+            let is_reply = number > start && dialogue[number - 1].speaker != dialogue[number].speaker;
+            if is_reply && number != turn {
+                compared.add_query(first..text, text);
+            }
+        }
+        let first = first.unwrap_or_default();
+        let truth = first + turn - start;
+        let query = compared.add_query(first..truth, truth);
+        compared.add_pair(query, truth);
+        for negative in &responses[1..] {
+            let text = add(None, negative, compared);
+            compared.add_pair(query, text);
+        }
+        first..truth
+    }
 }
 
 impl Objective for Selector {
@@ -221,75 +261,19 @@ impl Objective for Selector {
             }
             // A short negative such as "Yes." can be identical to the true response, which is then not negative.
             labels.extend(responses.iter().map(|response| f32::from(u8::from(response == truth))));
-            let encoded = pairs.add_context(&self.layout, &context);
-            for response in responses {
-                pairs.add_response(&self.layout, &context, &encoded, &response);
-                if kind == HeadKind::Matching {
-                    compared.responses.push((pairs.encode(self.layout.utterance(&response)), response));
+            let encoded = match kind {
+                HeadKind::Matching => {
+                    self.compare(&mut pairs, &mut compared, *location, &dialogue, &responses)
                 }
+                HeadKind::Pooler | HeadKind::Cls => pairs.add_context(&self.layout, &context),
+            };
+            for response in &responses {
+                pairs.add_response(&self.layout, &context, &encoded, response);
             }
-            compared.contexts.push(encoded);
         }
         let heads = losses::tensors(&self.heads);
         let loss = Pairs { labels, heads, kind, activation: self.activation, compared };
         Ok(pairs.prepared(&SELECTOR, examples.len(), loss))
-    }
-}
-
-/// Contexts and responses whose vectors are compared.
-#[derive(Default)]
-struct Compared {
-    /// Rows of the vectors of each context: one per turn, or one for all turns.
-    contexts: Vec<Range<usize>>,
-    /// Row of the vector of each response, and its tokens. All contexts have the same number of responses, and the true
-    /// response comes first.
-    responses: Vec<(u32, Vec<u32>)>,
-}
-
-impl Compared {
-    /// Number of responses per context.
-    fn of_each(&self) -> usize {
-        self.responses.len() / self.contexts.len().max(1)
-    }
-
-    /// Returns the similarities of each context with all responses: the smooth maximum of the cosines of its vectors.
-    fn similarities(&self, vectors: &Tensor) -> Candle<Tensor> {
-        let rows: Vec<u32> = self.responses.iter().map(|(row, _)| *row).collect();
-        let of_context: Vec<u32> = self.contexts.iter().cloned().flatten().map(|row| row as u32).collect();
-        let unit = |rows: &[u32]| losses::unit(&vectors.index_select(&losses::indices(rows, vectors)?, 0)?);
-        let cosines = unit(&of_context)?.matmul(&unit(&rows)?.t()?)?;
-        // Cosines are at most 1, so the exponential does not overflow.
-        let powers = (cosines / f64::from(SOFTNESS))?.exp()?;
-        let mut start = 0;
-        let sums = self.contexts.iter().map(|rows| {
-            start += rows.len();
-            vec![Part { rows: start - rows.len()..start, weight: 1.0 }]
-        });
-        pool(&powers, sums.collect())?.log()? * f64::from(SOFTNESS)
-    }
-
-    /// Returns the similarity of each response with its own context, from the similarities with all contexts.
-    fn own(&self, similarities: &Tensor) -> Candle<Tensor> {
-        let (count, each) = (self.responses.len(), self.of_each());
-        let own: Vec<u32> = (0..count).map(|n| (n / each * count + n) as u32).collect();
-        similarities.flatten_all()?.index_select(&losses::indices(&own, similarities)?, 0)
-    }
-
-    /// Computes the loss of `responses`: among all responses of the batch, the true response must be the most similar to
-    /// its context. A response with the same text as the true response is no negative.
-    fn in_batch_loss(&self, similarities: &Tensor) -> Candle<Tensor> {
-        let each = self.of_each();
-        let truths: Vec<u32> = (0..self.contexts.len()).map(|n| (n * each) as u32).collect();
-        let mask = truths.iter().flat_map(|truth| {
-            let text = &self.responses[*truth as usize].1;
-            (0..).zip(&self.responses).map(move |(n, (_, other))| match n != *truth && other == text {
-                true => losses::MASKED,
-                false => 0.0,
-            })
-        });
-        let mask = Tensor::from_vec(mask.collect(), similarities.shape(), similarities.device())?;
-        let scores = ((similarities + mask.to_dtype(similarities.dtype())?)? / TEMPERATURE)?;
-        losses::cross_entropy(&scores, &truths)
     }
 }
 
@@ -332,7 +316,7 @@ impl Loss for Pairs {
         }
         let similarities = self.compared.similarities(vectors)?;
         let scale = self.heads[2].to_dtype(similarities.dtype())?;
-        let own = self.compared.own(&similarities)?.broadcast_mul(&scale)?;
+        let own = self.compared.of_pairs(&similarities)?.broadcast_mul(&scale)?;
         let outputs = (self.outputs(packed, states)? + own)?;
         losses::binary_cross_entropy(&outputs, &self.labels)? + self.compared.in_batch_loss(&similarities)?
     }
