@@ -63,9 +63,10 @@ fn a_selector_is_trained_evaluated_and_saved() {
 #[test]
 fn a_killed_training_of_a_selector_resumes_to_the_same_selector() {
     let t = with_encoder();
-    for (kind, options) in
-        [("t", "--history tokens"), ("s", "--history sentences --negatives 2 --hard-negatives 1")]
-    {
+    for (kind, options) in [
+        ("t", "--history tokens"),
+        ("s", "--history sentences --head matching --negatives 2 --hard-negatives 1"),
+    ] {
         train(&t, &format!("{kind}-whole"), options);
         let command = format!(
             "train selector --corpus {SAMPLES} -m ./small --steps 12 --batch 6 --learning-rate 1e-3 --evaluate-every 0 --held-out 0 \
@@ -96,6 +97,19 @@ fn post_training_ends_in_an_encoder_from_which_a_selector_starts() {
     ));
     outcome.says(0, &["selector from ./post/model"]);
     assert!(!outcome.err.contains("a new token"), "{outcome:?}");
+    // On sentence vectors, whose settings are stored and checked.
+    let post = |options: &str| {
+        t.run(&format!(
+            "train post-training --corpus {SAMPLES} -m ./small --steps 4 --batch 6 --learning-rate 1e-3 {options} -o on-vectors"
+        ))
+    };
+    post("--history sentences --head cls")
+        .says(2, &["`post-training` trains no selector, so it has no head"]);
+    post("--first-weight 0.3").says(2, &["first_weight has no effect: the history consists of tokens"]);
+    post("--history sentences --first-weight 0.3").says(0, &["post-training from ./small"]);
+    let recipe = t.read("on-vectors/recipe.toml");
+    assert!(recipe.contains("first_weight = 0.3") && !recipe.contains("head"), "{recipe}");
+    t.ok(&format!("embed {SAMPLES} --model ./on-vectors/model -o y.npy"));
 }
 
 #[test]

@@ -42,6 +42,9 @@ built_in!(
     "response-long",
     "response-mixing",
     "response-pooling",
+    "response-turns-all",
+    "response-turns-without-1-2",
+    "response-turns-without-3-4",
     "response-ubuntu",
 );
 

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use super::{Candidates, LoadOptions, Loaded, RankingTask, Skipped, TaskSettings};
 use crate::{
     build::ResponseSet,
-    data::each_line,
+    data::{self, each_line},
     rank::{Items, Pool},
     trec::Measure,
 };
@@ -98,7 +98,15 @@ impl TaskSettings for ResponseSelection {
 
     fn load(&self, folder: &Path, _: &LoadOptions<'_>) -> Result<Loaded> {
         let file = folder.join(&self.data);
-        Loaded::from_files(response_selection(&file, self)?, vec![file])
+        let task = response_selection(&file, self)?;
+        if *self == (ResponseSelection { data: self.data.clone(), ..ResponseSelection::default() }) {
+            return Loaded::from_files(task, vec![file]);
+        }
+        // The changed contexts are other data, so they have another hash.
+        let changes = (self.min_turns, self.min_words, &self.without_turns);
+        let hash = format!("{} {changes:?}", data::hash(&[&file])?);
+        let hash = blake3::hash(hash.as_bytes()).to_hex()[..32].to_owned();
+        Ok(Loaded::new(task, &[file], hash))
     }
 }
 

@@ -72,7 +72,7 @@ pub static SELECTOR: Definition = Definition {
 /// Maximum numbers of turns before and after a response that the head `matching` compares with each other. With sentence
 /// vectors, all turns of the context are compared.
 const TURNS_BEFORE: usize = 32;
-const TURNS_AFTER: usize = 8;
+const TURNS_AFTER: usize = 4;
 /// Initial scale of the similarity in the head `matching`.
 const SCALE: f32 = 10.0;
 /// Similarity at which a response is initially as probable as not. Trained encoders give most random pairs a lower one.
@@ -112,7 +112,9 @@ pub(super) fn start_heads(
     }
     heads.extend(losses::layer("selector.score", [1, width], seed, 1, device)?);
     if settings.head == HeadKind::Matching {
-        if let Some(bias) = heads.last() {
+        // At first, only the similarity counts.
+        if let [.., weight, bias] = &heads[..] {
+            weight.set(vec![0.0; width])?;
             bias.set(vec![-SCALE * EVEN_SIMILARITY])?;
         }
         heads.push(Parameter::new("selector.scale", vec![SCALE], &[1], false, device)?);

@@ -167,6 +167,7 @@ pub(super) fn missing_model(
     let name = match Kind::parse(spec, options.classes)? {
         Kind::Model(name, _) | Kind::Hybrid(name) | Kind::Reranked(_, name) => name,
         Kind::Search(ranker) if ranker.needs_model() => None,
+        Kind::Selector(name, _) if !Path::new(&name).is_dir() => Some(name),
         _ => return Ok(None),
     };
     let name = name.as_deref().or(options.encoder.model.as_deref()).unwrap_or(encoders::DEFAULT_MODEL);
