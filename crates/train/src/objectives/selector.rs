@@ -74,7 +74,7 @@ pub static SELECTOR: Definition = Definition {
 const TURNS_BEFORE: usize = 32;
 const TURNS_AFTER: usize = 4;
 /// Initial scale of the similarity in the head `matching`.
-const SCALE: f32 = 10.0;
+const SCALE: f32 = 20.0;
 /// Similarity at which a response is initially as probable as not. Trained encoders give most random pairs a lower one.
 const EVEN_SIMILARITY: f32 = 0.4;
 /// Maximum number of tokens of an utterance when hard negatives are mined.
@@ -274,13 +274,16 @@ impl Objective for Selector {
             }
         }
         let heads = losses::tensors(&self.heads);
-        let loss = Pairs { labels, heads, kind, activation: self.activation, compared };
+        let loss =
+            Pairs { count: examples.len(), labels, heads, kind, activation: self.activation, compared };
         Ok(pairs.prepared(&SELECTOR, examples.len(), loss))
     }
 }
 
 /// Loss of a batch of pairs: binary cross-entropy. The head `matching` also has the loss of the objective `responses`.
 struct Pairs {
+    /// Number of contexts.
+    count: usize,
     labels: Vec<f32>,
     heads: Vec<Tensor>,
     kind: HeadKind,
@@ -305,6 +308,18 @@ impl Pairs {
         };
         outputs.squeeze(1)
     }
+
+    /// Computes the cross-entropy of the true response among the candidates of its context. A negative with the same text
+    /// does not count.
+    fn among_candidates(&self, outputs: &Tensor) -> Candle<Tensor> {
+        let each = self.labels.len() / self.count.max(1);
+        let same =
+            |(n, label): (usize, &f32)| if n % each > 0 && *label > 0.0 { losses::MASKED } else { 0.0 };
+        let mask: Vec<f32> = self.labels.iter().enumerate().map(same).collect();
+        let mask = Tensor::from_vec(mask, outputs.shape(), outputs.device())?.to_dtype(outputs.dtype())?;
+        let scores = (outputs + mask)?.reshape((self.count, each))?;
+        losses::cross_entropy(&scores, &vec![0; self.count])
+    }
 }
 
 impl Loss for Pairs {
@@ -320,7 +335,8 @@ impl Loss for Pairs {
         let scale = self.heads[2].to_dtype(similarities.dtype())?;
         let own = self.compared.of_pairs(&similarities)?.broadcast_mul(&scale)?;
         let outputs = (self.outputs(packed, states)? + own)?;
-        losses::binary_cross_entropy(&outputs, &self.labels)? + self.compared.in_batch_loss(&similarities)?
+        ((losses::binary_cross_entropy(&outputs, &self.labels)? + self.among_candidates(&outputs)?)?
+            + self.compared.in_batch_loss(&similarities)?)
     }
 
     fn shape(&self, _: usize) -> serde_json::Value {

@@ -193,13 +193,13 @@ fn the_head_matching_adds_the_scaled_similarity_of_vectors_that_are_encoded_alon
         }
         assert_eq!(at, alone.len());
         let (_, head) = selector.selector().unwrap().unwrap();
-        assert_eq!(head.scale, Some(10.0));
+        assert_eq!(head.scale, Some(20.0));
         let output = |n: usize| {
             let state = &state_rows[prepared.packed.starts[n]];
             let of_first = linear(&selector.heads, state, 0)[0];
             let of_head: Vec<f32> = state.iter().map(|x| *x as f32).collect();
             assert!((f64::from(head.score(&of_head)) - of_first).abs() < 1e-4);
-            of_first + 10.0 * similarity(&own[n].0, own[n].1)
+            of_first + 20.0 * similarity(&own[n].0, own[n].1)
         };
         let outputs: Vec<f64> = (0..9).map(output).collect();
         let in_batch = |(turns, truth): &(std::ops::Range<usize>, usize)| {
@@ -210,7 +210,13 @@ fn the_head_matching_adds_the_scaled_similarity_of_vectors_that_are_encoded_alon
             let others: f64 = (0..alone.len()).filter(is_negative).map(part).sum();
             -(part(*truth) / (part(*truth) + others)).ln()
         };
-        let expected = bce(&outputs, &list(&prepared.shape(), "labels"))
+        let labels = list(&prepared.shape(), "labels");
+        let among = |n: usize| {
+            let candidates = (3 * n..3 * n + 3).filter(|m| *m == 3 * n || labels[*m] == 0.0);
+            candidates.map(|m| outputs[m].exp()).sum::<f64>().ln() - outputs[3 * n]
+        };
+        let expected = bce(&outputs, &labels)
+            + (0..3).map(among).sum::<f64>() / 3.0
             + queries.iter().map(in_batch).sum::<f64>() / queries.len() as f64;
         let loss = prepared.loss(&states, Some(&vectors)).unwrap().to_scalar::<f32>().unwrap();
         assert!((f64::from(loss) - expected).abs() < 2e-4, "{loss} {expected}");
