@@ -280,7 +280,8 @@ impl Objective for Selector {
     }
 }
 
-/// Loss of a batch of pairs: binary cross-entropy. The head `matching` also has the loss of the objective `responses`.
+/// Loss of a batch of pairs: binary cross-entropy. With the head `matching`, the cross-entropy of the true response among
+/// the candidates of its context and the loss of the objective `responses` are added.
 struct Pairs {
     /// Number of contexts.
     count: usize,
@@ -335,8 +336,8 @@ impl Loss for Pairs {
         let scale = self.heads[2].to_dtype(similarities.dtype())?;
         let own = self.compared.of_pairs(&similarities)?.broadcast_mul(&scale)?;
         let outputs = (self.outputs(packed, states)? + own)?;
-        ((losses::binary_cross_entropy(&outputs, &self.labels)? + self.among_candidates(&outputs)?)?
-            + self.compared.in_batch_loss(&similarities)?)
+        let of_pairs = losses::binary_cross_entropy(&outputs, &self.labels)?;
+        (of_pairs + self.among_candidates(&outputs)?)? + self.compared.in_batch_loss(&similarities)?
     }
 
     fn shape(&self, _: usize) -> serde_json::Value {
