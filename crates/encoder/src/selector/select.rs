@@ -24,8 +24,7 @@ impl Selector {
 
     /// Scores the responses of several contexts. The order of the results is the order of the samples.
     ///
-    /// A selector that compares vectors reads only the [`MOST_READ`] most similar responses together with their context. The
-    /// other responses get lower scores, in the order of their similarities.
+    /// A selector that compares vectors reads only the 16 most similar responses together with their context. The other responses get lower scores, in the order of their similarities.
     pub fn select_all(&self, samples: &[Sample<'_>]) -> Result<Vec<Selected>> {
         let tokenized = samples.par_iter().map(|sample| self.tokenize(sample));
         let tokenized = tokenized.collect::<Result<Vec<Tokenized>>>()?;
@@ -271,7 +270,7 @@ pub(super) fn add_outputs(scores: &mut Vec<f32>, read: &[usize], outputs: &[f32]
     }
 }
 
-/// Range of cosines within which several turns count in [`similarity`].
+/// Range of cosines within which several turns count in the similarity of a context and a response.
 pub const SOFTNESS: f32 = 0.05;
 
 /// Returns the similarity of a context and a response: the smooth maximum of the cosines of its vectors. A response
