@@ -24,7 +24,8 @@ impl Selector {
 
     /// Scores the responses of several contexts. The order of the results is the order of the samples.
     ///
-    /// A selector that compares vectors reads only the 16 most similar responses together with their context. The other responses get lower scores, in the order of their similarities.
+    /// A selector that compares vectors reads only the 16 most similar responses together with their context. The other
+    /// responses get lower scores, in the order of their similarities.
     pub fn select_all(&self, samples: &[Sample<'_>]) -> Result<Vec<Selected>> {
         let tokenized = samples.par_iter().map(|sample| self.tokenize(sample));
         let tokenized = tokenized.collect::<Result<Vec<Tokenized>>>()?;
