@@ -178,10 +178,7 @@ fn contexts_of_response_selection_can_be_chosen_by_length_and_shortened() {
     assert_eq!((number(&results), value(&results, 0, "R@1")), (1, 1.0));
     t.run("bench response samples.jsonl -r bm25 --min-turns 4").says(
         3,
-        &[
-            "no sample has a context of the wanted length; 2 samples have not",
-            "lower --min-turns or --min-words",
-        ],
+        &["no sample is left: the contexts of 2 samples are too short", "lower --min-turns or --min-words"],
     );
     t.run("bench response samples.jsonl -r bm25 --without-turns 0").says(2, &["turns are counted from 1"]);
 }

@@ -371,7 +371,7 @@ pub(crate) struct SelectorArgs {
     /// Only selector: layers that compute the score, pooler, cls or matching [default: pooler; with --history sentences: cls]
     ///
     /// pooler: the head of BERT for sequence classification, which sentence-transformers knows. cls: a single layer on the
-    /// first token. matching: cls, plus the similarity of the turns and the response, each encoded alone.
+    /// first token. matching: cls, plus the similarity of the turns and the response, each encoded separately.
     #[arg(long, value_name = "KIND", value_parser = parse_value::<HeadKind>)]
     pub(crate) head: Option<HeadKind>,
     /// With --history sentences: special tokens around each turn, cls-sep, cls-eou, eou or none [default: cls-sep]

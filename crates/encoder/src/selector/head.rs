@@ -18,8 +18,8 @@ pub struct Head {
     pub weight: Vec<f32>,
     /// Bias of the scoring layer.
     pub bias: f32,
-    /// Scale of the similarity of the context and the response, which are encoded alone; `None` if the score does not
-    /// depend on it.
+    /// Scale of the similarity of the context and the response, which are encoded separately; `None` if the score does
+    /// not depend on it.
     pub scale: Option<f32>,
 }
 

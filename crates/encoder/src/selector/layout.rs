@@ -46,7 +46,7 @@ pub struct Pair {
     pub cut_response: usize,
 }
 
-/// A turn, a response or a context that is encoded alone, and the terms of its vector.
+/// A turn or a response that is encoded separately, and the terms of its vector.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Utterance {
     /// The tokens, with special tokens.
@@ -201,19 +201,20 @@ impl Layout {
         Pair { sequence, vectors, cut_context, cut_response }
     }
 
-    /// Returns the settings of the vectors of texts that are encoded alone.
+    /// Returns the settings of the vectors of texts that are encoded separately.
     pub fn vector_settings(&self) -> SentenceSettings {
         self.settings.sentences.unwrap_or(SentenceSettings::default_of(self.settings.head))
     }
 
-    /// Returns the sequences of the context turns, which are encoded alone: at most the last [`Layout::max_turns`] turns.
+    /// Returns the sequences of the context turns, which are encoded separately: at most the last [`Layout::max_turns`]
+    /// turns.
     pub fn context(&self, turns: &[&[u32]]) -> Vec<Utterance> {
         let kept = &turns[turns.len().saturating_sub(self.max_turns())..];
         kept.iter().map(|turn| self.utterance(turn)).collect()
     }
 
-    /// Builds the sequence of a text that is encoded alone: a turn, or a response. A text that is too long keeps its
-    /// first tokens.
+    /// Builds the sequence of a text that is encoded separately: a turn, or a response. A text that is too long keeps
+    /// its first tokens.
     pub fn utterance(&self, ids: &[u32]) -> Utterance {
         let settings = self.vector_settings();
         let eou = self.tokens.eou.as_slice();

@@ -121,8 +121,8 @@ impl Selector {
         Ok(Tokenized { context, dropped, responses })
     }
 
-    /// Encodes what the selector encodes alone: the context turns if they become sentence vectors, and the context turns
-    /// and the responses if the head compares them.
+    /// Encodes what the selector encodes separately: the context turns if they become sentence vectors, and the context
+    /// turns and the responses if the head compares them.
     fn encode_alone(&self, samples: &[Tokenized]) -> Result<Vec<Alone>> {
         let (by_turn, scale) = (self.settings().history == History::Sentences, self.head.scale);
         let mut texts = Vec::new();
@@ -152,7 +152,7 @@ impl Selector {
         Ok(alone.collect())
     }
 
-    /// Returns the vectors of texts that are encoded alone.
+    /// Returns the vectors of texts that are encoded separately.
     pub(super) fn vectors(&self, turns: &[Utterance]) -> Result<Vectors> {
         let settings = self.layout.vector_settings();
         let inputs = turns.len();

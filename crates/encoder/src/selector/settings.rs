@@ -128,8 +128,8 @@ named! {
     /// A single scoring layer on the first token.
     Cls = "cls",
     /// A single scoring layer on the first token, plus the similarity of the context and the response, multiplied by a
-    /// trained scale. For the similarity, each turn and the response are encoded alone, as by an encoder. It is the smooth
-    /// maximum of the cosines of the turns.
+    /// trained scale. For the similarity, each turn and the response are encoded separately, as by an encoder. It is
+    /// the smooth maximum of the cosines of the turns.
     Matching = "matching",
 }
 

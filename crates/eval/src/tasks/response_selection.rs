@@ -184,7 +184,7 @@ fn response_selection(path: &Path, settings: &ResponseSelection) -> Result<Ranki
     let unused = samples.unused;
     samples.task().ok_or_else(|| match unused {
         0 => error("no sample has both a correct and a wrong response".to_owned()),
-        _ => error(format!("no sample has a context of the wanted length; {unused} samples have not"))
+        _ => error(format!("no sample is left: the contexts of {unused} samples are too short"))
             .with_hint("lower --min-turns or --min-words, or remove fewer turns"),
     })
 }

@@ -1,4 +1,4 @@
-//! Similarities of contexts and responses whose turns are encoded alone, for the head `matching` of selectors.
+//! Similarities of contexts and responses whose turns are encoded separately, for the head `matching` of selectors.
 
 use std::ops::Range;
 
@@ -11,7 +11,7 @@ use turnwise_encoder::{Part, selector::SOFTNESS};
 /// Temperature τ of the in-batch loss.
 const TEMPERATURE: f64 = 0.05;
 
-/// Contexts and texts to compare. The texts are those that a batch encodes alone, in the same order.
+/// Contexts and texts to compare. The texts are those that a batch encodes separately, in the same order.
 #[derive(Default)]
 pub(super) struct Compared {
     texts: Vec<Text>,

@@ -14,7 +14,7 @@ use turnwise_encoder::{
 pub(super) struct PairBatch {
     /// One sequence per pair.
     pub(super) sequences: Vec<Sequence>,
-    /// Texts that are encoded alone: turns that become sentence vectors, and contexts and responses to compare.
+    /// Texts that are encoded separately: turns that become sentence vectors, and turns and responses to compare.
     alone: Vec<Sequence>,
     terms: [Vec<Vec<Part>>; 2],
     /// Rows whose inputs are sentence vectors, with the indices of the turns in `alone`.
@@ -51,7 +51,7 @@ impl PairBatch {
         self.sequences.push(pair.sequence);
     }
 
-    /// Adds a text that is encoded alone.
+    /// Adds a text that is encoded separately.
     pub(super) fn encode(&mut self, text: Utterance) {
         let Utterance { sequence, terms: [of_first, of_last] } = text;
         self.alone.push(sequence);

@@ -7,7 +7,7 @@
 //! The context turns are tokens, or one sentence vector each. Sentence vectors come from the same network, and the
 //! gradient flows through them. The pairs of one context share its sentence vectors.
 //!
-//! With the head `matching`, the network also encodes the context and each response alone, as an encoder does. The
+//! With the head `matching`, the network also encodes each turn and each response separately, as an encoder does. The
 //! similarity of their vectors is part of the score, and the loss of the objective `responses` is added.
 
 use super::{
@@ -172,8 +172,8 @@ impl Selector {
         Ok(drawn)
     }
 
-    /// Adds the turns around the response at a location, and the negatives, to the texts that are encoded alone. Every
-    /// reply among these turns is compared with the turns before it. Returns the rows of the context's vectors.
+    /// Adds the turns around the response at a location, and the negatives, to the texts that are encoded separately.
+    /// Every reply among these turns is compared with the turns before it. Returns the rows of the context's vectors.
     fn compare(
         &self,
         pairs: &mut PairBatch,
