@@ -109,7 +109,7 @@ fn a_selector_of_tokens_opens_in_sentence_transformers_with_the_same_scores() {
         let width = network.shape.hidden;
         let architecture = base.config().architecture;
         let hidden = (numbers(1, width * width), numbers(2, width), HeadActivation::of(architecture));
-        let head = Head { hidden: Some(hidden), weight: numbers(3, width), bias: 0.3, scale: None };
+        let head = Head { hidden: Some(hidden), weight: numbers(3, width), bias: 0.3, scales: None };
         let settings = SelectorSettings {
             history: History::Tokens,
             max_tokens: base.config().max_tokens(),

@@ -22,8 +22,8 @@ fn a_selector_is_trained_evaluated_and_saved() {
     let t = with_encoder();
     t.ok(&format!("bench build response {SAMPLES} -o responses.jsonl"));
     let runs = [
-        ("tokens", "--head matching"),
-        ("sentences", "--history sentences --first-weight 0.25 --sentence-segment"),
+        ("tokens", ""),
+        ("sentences", "--history sentences --head cls --first-weight 0.25 --sentence-segment"),
     ];
     for (run, options) in runs {
         let outcome = t.run(&format!(
@@ -64,8 +64,8 @@ fn a_selector_is_trained_evaluated_and_saved() {
 fn a_killed_training_of_a_selector_resumes_to_the_same_selector() {
     let t = with_encoder();
     for (kind, options) in [
-        ("t", "--history tokens"),
-        ("s", "--history sentences --head matching --negatives 2 --hard-negatives 1"),
+        ("t", "--history tokens --head pooler"),
+        ("s", "--history sentences --negatives 2 --hard-negatives 1"),
     ] {
         train(&t, &format!("{kind}-whole"), options);
         let command = format!(

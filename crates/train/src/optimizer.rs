@@ -62,7 +62,8 @@ impl AdamW {
         self.steps
     }
 
-    /// Takes one step with the learning rate `rate`. Multiplies the gradients by `scale` first.
+    /// Takes one step with the learning rate `rate` times the factor of each parameter. Multiplies the gradients by
+    /// `scale` first.
     pub fn step(
         &mut self,
         parameters: &[Parameter],
@@ -75,7 +76,7 @@ impl AdamW {
         for ((parameter, gradient), moments) in parameters.iter().zip(gradients.each()).zip(&self.moments) {
             let Some(gradient) = gradient else { continue };
             let with = training::AdamW {
-                rate: rate as f32,
+                rate: (rate * parameter.rate) as f32,
                 beta1,
                 beta2,
                 epsilon,
@@ -237,18 +238,20 @@ mod tests {
     #[test]
     fn both_implementations_agree_and_a_restored_state_continues() {
         let start: Vec<f32> = (0..40_000).map(|n| (n as f32 * 0.37).sin()).collect();
-        let parameter =
-            |decays| Parameter::new("w", start.clone(), &[200, 200], decays, &Device::Cpu).unwrap();
+        let parameter = |decays, factor| {
+            let parameter = Parameter::new("w", start.clone(), &[200, 200], decays, &Device::Cpu);
+            parameter.unwrap().with_rate(factor)
+        };
         let gradient = |p: &Parameter| {
             let loss = p.var.as_tensor().sqr().unwrap().sqr().unwrap().sum_all().unwrap();
             Gradients::take(&mut loss.backward().unwrap(), std::slice::from_ref(p))
         };
-        for decays in [true, false] {
-            let (a, b) = ([parameter(decays)], [parameter(decays)]);
+        for (decays, factor) in [(true, 1.0), (false, 4.0)] {
+            let (a, b) = ([parameter(decays, factor)], [parameter(decays, factor)]);
             let mut ours = AdamW::new(Settings::default(), &a).unwrap();
             let plain = AdamW::new(Settings::default(), &b).unwrap();
             for step in 1..=4 {
-                ours.step(&a, &gradient(&a[0]), 0.01, 0.5).unwrap();
+                ours.step(&a, &gradient(&a[0]), 0.01 / factor, 0.5).unwrap();
                 let with = training::AdamW {
                     rate: 0.01,
                     beta1: 0.9,

@@ -368,10 +368,11 @@ pub(crate) struct SelectorArgs {
     /// Token after every turn of the context: eou or none [default: eou]
     #[arg(long, value_name = "TOKEN", value_parser = parse_value::<Divider>)]
     pub(crate) divider: Option<Divider>,
-    /// Only selector: layers that compute the score, pooler, cls or matching [default: pooler; with --history sentences: cls]
+    /// Only selector: layers that compute the score, matching, pooler or cls [default: matching]
     ///
     /// pooler: the head of BERT for sequence classification, which sentence-transformers knows. cls: a single layer on the
-    /// first token. matching: cls, plus the similarity of the turns and the response, each encoded separately.
+    /// first token. matching: cls, plus similarities of the response with the turns and with the whole context, all
+    /// encoded separately.
     #[arg(long, value_name = "KIND", value_parser = parse_value::<HeadKind>)]
     pub(crate) head: Option<HeadKind>,
     /// With --history sentences: special tokens around each turn, cls-sep, cls-eou, eou or none [default: cls-sep]

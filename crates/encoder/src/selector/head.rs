@@ -6,8 +6,8 @@ use turnwise_core::error::{Error, Result};
 use super::settings::HeadKind;
 use crate::folder::{Architecture, weights::Weights};
 
-/// Name of the scale in the weight files.
-const SCALE: &str = "matching.scale";
+/// Name of the scales in the weight files.
+const SCALES: &str = "matching.scales";
 
 /// Layer or layers that compute the score from the hidden state of the first token.
 #[derive(Debug, Clone, PartialEq)]
@@ -18,9 +18,36 @@ pub struct Head {
     pub weight: Vec<f32>,
     /// Bias of the scoring layer.
     pub bias: f32,
-    /// Scale of the similarity of the context and the response, which are encoded separately; `None` if the score does
-    /// not depend on it.
-    pub scale: Option<f32>,
+    /// Scales of the similarities of the context and the response, which are encoded separately; `None` if the score does
+    /// not depend on them.
+    pub scales: Option<Scales>,
+}
+
+/// Scales of the similarities that the head `matching` adds to the score.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Scales {
+    /// Scale of the similarity of the turns of the context, each encoded separately, and the response.
+    pub turns: f32,
+    /// Scale of the similarity of the whole context, encoded as one text, and the response.
+    pub context: f32,
+    /// Scale of the similarity of the tokens of this text and the tokens of the response.
+    pub tokens: f32,
+}
+
+impl Scales {
+    /// Creates the scales from their values in a weight file or a parameter: `turns`, `context`, `tokens`. Returns `None` if the
+    /// number of values is wrong.
+    pub fn of(values: &[f32]) -> Option<Self> {
+        match *values {
+            [turns, context, tokens] => Some(Scales { turns, context, tokens }),
+            _ => None,
+        }
+    }
+
+    /// Returns the values, in the order of [`Scales::of`].
+    pub fn values(self) -> [f32; 3] {
+        [self.turns, self.context, self.tokens]
+    }
 }
 
 /// Activation function of the layer before the scoring layer.
@@ -52,8 +79,8 @@ impl HeadActivation {
 }
 
 impl Head {
-    /// Returns the score of a response from the state of the first token. Heads with a scale add the scaled
-    /// similarity of the context and the response to it.
+    /// Returns the score of a response from the state of the first token. Heads with scales add the scaled
+    /// similarities of the context and the response to it.
     pub fn score(&self, state: &[f32]) -> f32 {
         let dot = |weights: &[f32], x: &[f32]| weights.iter().zip(x).map(|(w, x)| w * x).sum::<f32>();
         match &self.hidden {
@@ -89,11 +116,11 @@ impl Head {
         let weight = read(format!("{}.weight", names.score), &[1, width])?;
         let bias = read(format!("{}.bias", names.score), &[1])?;
         let bias = bias.first().copied().ok_or_else(|| Error::Internal("the bias is missing".to_owned()))?;
-        let scale = match kind {
-            HeadKind::Matching => read(SCALE.to_owned(), &[1])?.first().copied(),
+        let scales = match kind {
+            HeadKind::Matching => Scales::of(&read(SCALES.to_owned(), &[3])?),
             _ => None,
         };
-        Ok(Head { hidden, weight, bias, scale })
+        Ok(Head { hidden, weight, bias, scales })
     }
 
     /// Returns the tensors of the head with their names and shapes.
@@ -111,7 +138,7 @@ impl Head {
         }
         all.push((format!("{}.weight", names.score), vec![1, width], self.weight.clone()));
         all.push((format!("{}.bias", names.score), vec![1], vec![self.bias]));
-        all.extend(self.scale.map(|scale| (SCALE.to_owned(), vec![1], vec![scale])));
+        all.extend(self.scales.map(|scales| (SCALES.to_owned(), vec![3], scales.values().to_vec())));
         all
     }
 }

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use turnwise_core::error::{Error, Result};
 
-use super::settings::{Divider, Frame, SelectorSettings, SentencePooling, SentenceSettings};
+use super::settings::{COMPARED_TOKENS, Divider, Frame, SelectorSettings, SentencePooling, SentenceSettings};
 use crate::{Part, Sequence, folder::Tokenizer, network::Embeddings};
 
 /// Name of the token that ends an utterance.
@@ -54,6 +54,8 @@ pub struct Utterance {
     /// Terms of the weighted sum that is the vector: rows of the states after the first layer, and rows of the
     /// states after the last layer.
     pub terms: [Vec<Part>; 2],
+    /// Rows of the tokens that are not special tokens.
+    pub words: Vec<u32>,
 }
 
 /// Segment of the context.
@@ -203,7 +205,8 @@ impl Layout {
 
     /// Returns the settings of the vectors of texts that are encoded separately.
     pub fn vector_settings(&self) -> SentenceSettings {
-        self.settings.sentences.unwrap_or(SentenceSettings::default_of(self.settings.head))
+        let SelectorSettings { head, max_tokens, sentences, .. } = self.settings;
+        sentences.unwrap_or_else(|| SentenceSettings::default_of(head, max_tokens))
     }
 
     /// Returns the sequences of the context turns, which are encoded separately: at most the last [`Layout::max_turns`]
@@ -216,18 +219,52 @@ impl Layout {
     /// Builds the sequence of a text that is encoded separately: a turn, or a response. A text that is too long keeps
     /// its first tokens.
     pub fn utterance(&self, ids: &[u32]) -> Utterance {
-        let settings = self.vector_settings();
+        let (before, after) = self.frame();
+        let room = self.vector_settings().max_tokens.saturating_sub(before.len() + after.len()).max(1);
+        self.framed(&ids[..ids.len().min(room)])
+    }
+
+    /// Builds the sequence of a context that is encoded as one text. A context that is too long keeps its last tokens.
+    pub fn whole_context(&self, turns: &[&[u32]]) -> Utterance {
+        let (before, after) = self.frame();
+        let room = self.settings.max_tokens.min(COMPARED_TOKENS);
+        let room = room.saturating_sub(before.len() + after.len()).max(1);
+        // Take the last turns first, until the text is full.
+        let (mut taken, mut total) = (Vec::new(), 0);
+        for turn in turns.iter().rev() {
+            if total >= room {
+                break;
+            }
+            total += turn.len() + after.len();
+            taken.push(*turn);
+        }
+        taken.reverse();
+        // The special tokens at the end of a turn separate it from the next one.
+        let ids = taken.join(after);
+        self.framed(&ids[ids.len().saturating_sub(room)..])
+    }
+
+    /// Returns the special tokens before and after a text that is encoded separately.
+    fn frame(&self) -> (&[u32], &[u32]) {
         let eou = self.tokens.eou.as_slice();
-        let (before, after): (&[u32], &[u32]) = match settings.frame {
+        match self.vector_settings().frame {
             Frame::ClsSep => (&self.tokens.before, &self.tokens.after),
             Frame::ClsEou => (&self.tokens.before, eou),
             Frame::Eou => (&[], eou),
             Frame::None => (&[], &[]),
-        };
-        let room = settings.max_tokens.saturating_sub(before.len() + after.len()).max(1);
-        let ids = [before, &ids[..ids.len().min(room)], after].concat();
+        }
+    }
+
+    /// Adds the special tokens to a text that is encoded separately.
+    fn framed(&self, ids: &[u32]) -> Utterance {
+        let settings = self.vector_settings();
+        let (before, after) = self.frame();
+        let ids = [before, ids, after].concat();
         let length = ids.len();
         let words = before.len()..length - after.len();
+        // A context of several turns has special tokens between them.
+        let is_word = |row: &usize| !after.contains(&ids[*row]);
+        let word_rows = words.clone().filter(is_word).map(|row| row as u32).collect();
         let terms = match settings.pooling {
             SentencePooling::Cls => {
                 let weights = [settings.first_weight, 1.0 - settings.first_weight];
@@ -248,7 +285,7 @@ impl Layout {
                 })
             }
         };
-        Utterance { sequence: Sequence::new(ids), terms }
+        Utterance { sequence: Sequence::new(ids), terms, words: word_rows }
     }
 }
 

@@ -23,7 +23,7 @@ use crate::{
 };
 
 pub use folder::{SavedSelector, ScoreActivation, is_selector, save_selector};
-pub use head::{Head, HeadActivation};
+pub use head::{Head, HeadActivation, Scales};
 pub use layout::{EOU, Layout, LayoutTokens, Pair, SENTENCE_SEGMENTS, Utterance};
 pub use select::SOFTNESS;
 pub use settings::{Divider, Frame, HeadKind, History, SelectorSettings, SentencePooling, SentenceSettings};
@@ -161,7 +161,7 @@ fn fingerprint(opened: &folder::SelectorFolder) -> Result<Fingerprint> {
         .text("settings", format_args!("{:?} {}", opened.settings, opened.is_own))
         .part("head", &bytes_of(&head.weight))
         .part("bias", &head.bias.to_le_bytes())
-        .text("scale", format_args!("{:?}", head.scale.map(f32::to_bits)));
+        .text("scales", format_args!("{:?}", head.scales.map(|scales| scales.values().map(f32::to_bits))));
     if let Some((weight, bias, activation)) = &head.hidden {
         all.text("hidden", format_args!("{activation:?}"))
             .part("weight", &bytes_of(weight))

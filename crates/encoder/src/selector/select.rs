@@ -11,7 +11,8 @@ use turnwise_core::{
 use super::{History, Sample, Selected, Selector, Utterance};
 use crate::{
     InputVectors, Part, Reduction, Vectors,
-    transformer::{Item, run_items},
+    backend::pool_into,
+    transformer::{Item, run_items, run_tokens},
 };
 
 impl Selector {
@@ -124,32 +125,74 @@ impl Selector {
     /// Encodes what the selector encodes separately: the context turns if they become sentence vectors, and the context
     /// turns and the responses if the head compares them.
     fn encode_alone(&self, samples: &[Tokenized]) -> Result<Vec<Alone>> {
-        let (by_turn, scale) = (self.settings().history == History::Sentences, self.head.scale);
-        let mut texts = Vec::new();
+        let (by_turn, scales) = (self.settings().history == History::Sentences, self.head.scales);
+        let (mut turns, mut texts) = (Vec::new(), Vec::new());
         let mut counts = Vec::new();
         for sample in samples {
-            let before = texts.len();
-            if by_turn || scale.is_some() {
-                let turns: Vec<&[u32]> = sample.context.iter().map(Vec::as_slice).collect();
-                texts.extend(self.layout.context(&turns));
+            let context: Vec<&[u32]> = sample.context.iter().map(Vec::as_slice).collect();
+            let before = turns.len();
+            if by_turn || scales.is_some() {
+                turns.extend(self.layout.context(&context));
             }
-            counts.push(texts.len() - before);
-            if scale.is_some() {
+            counts.push(turns.len() - before);
+            if scales.is_some() {
+                texts.push(self.layout.whole_context(&context));
                 texts.extend(sample.responses.iter().map(|response| self.layout.utterance(response)));
             }
         }
-        let vectors = self.vectors(&texts)?;
+        let vectors = self.vectors(&turns)?;
         let mut rows = vectors.rows();
-        let alone = samples.iter().zip(counts).map(|(sample, count)| {
+        let texts = self.texts(&texts)?;
+        let mut texts = texts.as_slice();
+        let mut all = Vec::with_capacity(samples.len());
+        for (sample, count) in samples.iter().zip(counts) {
             let mut context = Vectors::new(self.backend.hidden());
             rows.by_ref().take(count).for_each(|row| context.push(row));
-            let scores = scale.map(|scale| {
-                let responses = rows.by_ref().take(sample.responses.len());
-                responses.map(|response| scale * similarity(&context, response)).collect()
-            });
-            Alone { context, scores: scores.unwrap_or_default() }
-        });
-        Ok(alone.collect())
+            let mut scores = Vec::new();
+            if let (Some(scales), Some((whole, rest))) = (scales, texts.split_first()) {
+                let (responses, rest) = rest.split_at(sample.responses.len());
+                texts = rest;
+                let score = |response: &Text| {
+                    scales.turns * similarity(&context, &response.vector)
+                        + scales.context * cosine(&whole.vector, &response.vector)
+                        + scales.tokens * similarity_of_tokens(&whole.words, &response.words)
+                };
+                scores = responses.par_iter().map(score).collect();
+            }
+            all.push(Alone { context, scores });
+        }
+        Ok(all)
+    }
+
+    /// Returns the vectors of texts that are encoded separately, and those of their words.
+    fn texts(&self, texts: &[Utterance]) -> Result<Vec<Text>> {
+        let (mut items, mut rows) = (Vec::new(), Vec::new());
+        for (input, text) in texts.iter().enumerate() {
+            rows.push(0..text.sequence.len());
+            items.push(Item { input, sequence: text.sequence.clone(), pools: Vec::new() });
+        }
+        let last = [(self.layers, 1.0)];
+        let states = run_tokens(self.backend.as_ref(), &self.budget, &last, &items, &rows)?;
+        // One pass suffices if the vectors depend on the last layer only.
+        let pooled = match texts.iter().all(|text| text.terms[0].is_empty()) {
+            true => None,
+            false => Some(self.vectors(texts)?),
+        };
+        let of_text = |(n, (text, states)): (usize, (&Utterance, &Vectors))| {
+            let vector = match &pooled {
+                Some(pooled) => pooled.row(n).to_vec(),
+                None => {
+                    let mut sum = vec![0.0; states.dim()];
+                    pool_into(&mut sum, states.flat(), &text.terms[1], Reduction::Sum);
+                    sum
+                }
+            };
+            let mut words = Vectors::new(states.dim());
+            text.words.iter().for_each(|row| words.push(states.row(*row as usize)));
+            words.normalize();
+            Text { vector, words }
+        };
+        Ok(texts.par_iter().zip(&states).enumerate().map(of_text).collect())
     }
 
     /// Returns the vectors of texts that are encoded separately.
@@ -274,18 +317,50 @@ pub(super) fn add_outputs(scores: &mut Vec<f32>, read: &[usize], outputs: &[f32]
 /// Range of cosines within which several turns count in the similarity of a context and a response.
 pub const SOFTNESS: f32 = 0.05;
 
-/// Returns the similarity of a context and a response: the smooth maximum of the cosines of its vectors. A response
+/// Returns the similarity of turns and a response: the smooth maximum of the cosines of their vectors. A response
 /// usually answers one of the turns, and other turns that fit raise the similarity a little.
-pub(super) fn similarity(context: &Vectors, response: &[f32]) -> f32 {
-    let powers = context.rows().map(|row| (cosine(row, response) / SOFTNESS).exp());
+pub(super) fn similarity(turns: &Vectors, response: &[f32]) -> f32 {
+    let powers = turns.rows().map(|row| (cosine(row, response) / SOFTNESS).exp());
     powers.sum::<f32>().ln() * SOFTNESS
+}
+
+/// Returns the similarity of the words of a context and of a response: the mean, over the words of the response, of the
+/// smooth maximum of the cosines with the words of the context. The vectors must be L2-normalized.
+pub(super) fn similarity_of_tokens(context: &Vectors, response: &Vectors) -> f32 {
+    if context.is_empty() || response.is_empty() {
+        return 0.0;
+    }
+    let best = |word: &[f32]| {
+        let powers = context.rows().map(|row| (dot(row, word) / SOFTNESS).exp());
+        powers.sum::<f32>().ln() * SOFTNESS
+    };
+    response.rows().map(best).sum::<f32>() / response.len() as f32
+}
+
+/// Returns the dot product. It is computed in lanes, for speed.
+fn dot(a: &[f32], b: &[f32]) -> f32 {
+    const LANES: usize = 16;
+    let mut lanes = [0.0f32; LANES];
+    let (a, b) = (a.chunks_exact(LANES), b.chunks_exact(LANES));
+    let rest = a.remainder().iter().zip(b.remainder()).map(|(a, b)| a * b).sum::<f32>();
+    for (a, b) in a.zip(b) {
+        lanes.iter_mut().zip(a).zip(b).for_each(|((lane, a), b)| *lane += a * b);
+    }
+    lanes.iter().sum::<f32>() + rest
+}
+
+/// Vectors of a text that is encoded separately.
+struct Text {
+    vector: Vec<f32>,
+    /// L2-normalized vectors of the words.
+    words: Vectors,
 }
 
 /// Results of encoding the texts of a sample alone.
 struct Alone {
     /// Vectors of the context turns.
     context: Vectors,
-    /// Scaled similarity of the context and each response. Empty if the head does not compare them.
+    /// Sum of the scaled similarities of the context and each response. Empty if the head does not compare them.
     scores: Vec<f32>,
 }
 

@@ -44,11 +44,13 @@ pub struct SentenceSettings {
 
 impl SentenceSettings {
     /// Returns the default settings for a head. A head that compares vectors needs those of the last layer, which encoders
-    /// are trained for.
-    pub fn default_of(head: HeadKind) -> Self {
+    /// are trained for, and reads longer texts. `max_tokens` is the maximum number of inputs of a sequence.
+    pub fn default_of(head: HeadKind, max_tokens: usize) -> Self {
         let usual = SentenceSettings::default();
         match head {
-            HeadKind::Matching => SentenceSettings { first_weight: 0.0, ..usual },
+            HeadKind::Matching => {
+                SentenceSettings { first_weight: 0.0, max_tokens: max_tokens.min(COMPARED_TOKENS), ..usual }
+            }
             HeadKind::Pooler | HeadKind::Cls => usual,
         }
     }
@@ -123,13 +125,14 @@ named! {
     /// Layers that compute the score of a response from the hidden states.
     HeadKind, "head":
     /// The head of BERT for sequence classification: a square layer with tanh on the first token, and a scoring layer.
-    #[default]
     Pooler = "pooler",
     /// A single scoring layer on the first token.
     Cls = "cls",
-    /// A single scoring layer on the first token, plus the similarity of the context and the response, multiplied by a
-    /// trained scale. For the similarity, each turn and the response are encoded separately, as by an encoder. It is
-    /// the smooth maximum of the cosines of the turns.
+    /// A single scoring layer on the first token, plus three similarities of the context and the response, each
+    /// multiplied by a trained scale. For them, the response, each turn, and the end of the context as one text are
+    /// encoded separately, as by an encoder. The first is the smooth maximum of the cosines of the turns, the second is
+    /// the cosine of the context, and the third compares the tokens of the context and the response.
+    #[default]
     Matching = "matching",
 }
 
@@ -165,17 +168,6 @@ named! {
     Mean = "mean",
     /// The first token.
     Cls = "cls",
-}
-
-impl HeadKind {
-    /// Returns the default head: that of sequence classification for tokens, which other programs know, and that of the
-    /// paper for sentence vectors.
-    pub fn default_of(history: History) -> Self {
-        match history {
-            History::Tokens => HeadKind::Pooler,
-            History::Sentences => HeadKind::Cls,
-        }
-    }
 }
 
 impl SelectorSettings {
@@ -224,6 +216,9 @@ impl SelectorSettings {
         Ok(())
     }
 }
+
+/// Default maximum number of tokens of a text that is compared by its vector.
+pub(super) const COMPARED_TOKENS: usize = 128;
 
 /// Minimum number of tokens of a sequence: special tokens, and space for a context and a response.
 const MIN_TOKENS: usize = 16;

@@ -3,7 +3,10 @@
 use tempfile::TempDir;
 
 use super::*;
-use crate::folder::{Additions, save_extended, tests::Builder};
+use crate::{
+    Vectors,
+    folder::{Additions, save_extended, tests::Builder},
+};
 
 /// Saves a selector with a random head, and opens it.
 fn selector(settings: SelectorSettings) -> (TempDir, Selector) {
@@ -22,7 +25,11 @@ fn selector(settings: SelectorSettings) -> (TempDir, Selector) {
             .then(|| (numbers(width * width), numbers(width), HeadActivation::Tanh)),
         weight: numbers(width),
         bias: 0.25,
-        scale: (settings.head == HeadKind::Matching).then_some(3.0),
+        scales: (settings.head == HeadKind::Matching).then_some(Scales {
+            turns: 3.0,
+            context: 2.0,
+            tokens: 2.5,
+        }),
     };
     let saved = SavedSelector {
         network: &network,
@@ -136,6 +143,26 @@ fn responses_beyond_the_most_similar_ones_are_not_read_and_come_last() {
 }
 
 #[test]
+fn a_context_that_is_encoded_as_one_text_keeps_its_last_tokens() {
+    let (_folder, selector) = selector(settings(History::Tokens, HeadKind::Matching));
+    let LayoutTokens { before, after, .. } = selector.layout.special_tokens().clone();
+    let ids = |turns: &[&[u32]]| selector.layout.whole_context(turns).sequence.ids;
+    let framed = |words: &[u32]| [&before, words, &after].concat();
+    assert_eq!(ids(&[&[10, 11], &[12]]), framed(&[10, 11, after[0], 12]));
+    // 18 tokens without the 2 special tokens around the text: the last 8 turns with 7 separators.
+    let turns: Vec<Vec<u32>> = (10..40).map(|id| vec![id]).collect();
+    let turns: Vec<&[u32]> = turns.iter().map(Vec::as_slice).collect();
+    let last: Vec<u32> = (32..40).flat_map(|id| [after[0], id]).collect();
+    assert_eq!(ids(&turns), framed(&last[1..]));
+    let long: Vec<u32> = (10..40).collect();
+    assert_eq!(ids(&[&[9], &long]), framed(&long[14..]));
+    // Special tokens between the turns are no words.
+    assert_eq!(selector.layout.whole_context(&[&[10, 11], &[12]]).words, [1, 2, 4]);
+    // The mean of the last layer, as of a turn.
+    assert_eq!(selector.layout.whole_context(&[&[10]]), selector.layout.utterance(&[10]));
+}
+
+#[test]
 fn a_limit_of_context_tokens_keeps_the_last_ones() {
     for history in [History::Tokens, History::Sentences] {
         let (_folder, selector) = selector(settings(history, HeadKind::Cls));
@@ -179,6 +206,28 @@ fn a_sentence_vector_is_the_weighted_mean_of_two_layers() {
     for (n, element) in vectors.row(0).iter().enumerate() {
         assert!((element - (0.4 * means[0][n] + 0.6 * means[1][n])).abs() < 1e-5);
     }
+}
+
+#[test]
+fn similarities_equal_their_formulas() {
+    let vectors = |seed: f32, rows: usize| {
+        let flat: Vec<f32> = (0..rows * 37).map(|n| (n as f32 * seed).sin()).collect();
+        Vectors::from_flat(37, flat).unwrap()
+    };
+    let (mut context, mut response) = (vectors(0.7, 5), vectors(1.3, 3));
+    let smooth = |word: &[f32]| {
+        let powers =
+            context.rows().map(|row| f64::from(turnwise_core::vectors::cosine(row, word) / SOFTNESS).exp());
+        f64::from(SOFTNESS) * powers.sum::<f64>().ln()
+    };
+    let each: Vec<f64> = response.rows().map(smooth).collect();
+    let of_turns = f64::from(select::similarity(&context, response.row(0)));
+    assert!((of_turns - each[0]).abs() < 1e-5, "{of_turns} {each:?}");
+    context.normalize();
+    response.normalize();
+    let of_tokens = f64::from(select::similarity_of_tokens(&context, &response));
+    assert!((of_tokens - each.iter().sum::<f64>() / 3.0).abs() < 1e-5, "{of_tokens} {each:?}");
+    assert_eq!(select::similarity_of_tokens(&context, &Vectors::new(37)), 0.0);
 }
 
 #[test]

@@ -66,6 +66,35 @@ pub(crate) fn run(
     Ok(vectors)
 }
 
+/// Computes the weighted sum of the hidden states after `layers` for the tokens `rows` of each item. Returns one row per
+/// token.
+pub(crate) fn run_tokens(
+    backend: &dyn Backend,
+    budget: &AtomicUsize,
+    layers: &[(usize, f32)],
+    items: &[Item],
+    rows: &[Range<usize>],
+) -> Result<Vec<Vectors>> {
+    let width = backend.hidden();
+    let pieces = in_packs(backend, budget, items, &|pack, batch| {
+        let mut vectors = Vec::with_capacity(pack.len());
+        backend.mixed(batch, layers, &mut |states| {
+            let mut start = 0;
+            for item in pack {
+                let rows = &rows[item.input];
+                vectors.push(states[(start + rows.start) * width..(start + rows.end) * width].to_vec());
+                start += item.sequence.len();
+            }
+        })?;
+        Ok(vectors)
+    })?;
+    let mut all = vec![Vectors::new(width); items.len()];
+    for (n, vectors) in pieces.into_iter().flat_map(|(pack, vectors)| pack.into_iter().zip(vectors)) {
+        all[n] = Vectors::from_flat(width, vectors).unwrap_or_else(|| Vectors::new(width));
+    }
+    Ok(all)
+}
+
 /// Function that processes a pack: the items of one batch.
 type Work<'a, T> = dyn Fn(&[&Item], &Batch) -> Result<T> + Sync + 'a;
 
@@ -134,7 +163,6 @@ impl Transformer {
         layers: &[(usize, f32)],
     ) -> Result<Vec<TokenVectors>> {
         let prompt = self.prompt(options.prompt.as_deref())?;
-        let width = self.backend.hidden();
         let inputs: Vec<_> = texts
             .par_iter()
             .enumerate()
@@ -142,23 +170,12 @@ impl Transformer {
             .collect::<Result<_>>()?;
         let (items, outputs): (Vec<Item>, Vec<(Range<usize>, TokenVectors)>) = inputs.into_iter().unzip();
         let (rows, mut outputs): (Vec<Range<usize>>, Vec<TokenVectors>) = outputs.into_iter().unzip();
-        let pieces = in_packs(self.backend.as_ref(), &self.budget, &items, &|pack, batch| {
-            let mut vectors = Vec::with_capacity(pack.len());
-            self.backend.mixed(batch, layers, &mut |states| {
-                let mut start = 0;
-                for item in pack {
-                    let rows = &rows[item.input];
-                    vectors.push(states[(start + rows.start) * width..(start + rows.end) * width].to_vec());
-                    start += item.sequence.len();
-                }
-            })?;
-            Ok(vectors)
-        })?;
-        for (n, vectors) in pieces.into_iter().flat_map(|(pack, vectors)| pack.into_iter().zip(vectors)) {
-            if vectors.iter().any(|v| !v.is_finite()) {
+        let vectors = run_tokens(self.backend.as_ref(), &self.budget, layers, &items, &rows)?;
+        for (n, (vectors, output)) in vectors.into_iter().zip(&mut outputs).enumerate() {
+            if vectors.flat().iter().any(|v| !v.is_finite()) {
                 return Err(not_finite(&format!("the tokens of input {}", n + 1)));
             }
-            outputs[n].vectors = Vectors::from_flat(width, vectors).unwrap_or_else(|| Vectors::new(width));
+            output.vectors = vectors;
         }
         Ok(outputs)
     }

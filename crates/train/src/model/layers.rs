@@ -258,6 +258,8 @@ pub struct Parameter {
     pub var: Var,
     /// True if weight decay applies: for weights and embeddings, not for biases and layer normalization.
     pub decays: bool,
+    /// Factor of the learning rate.
+    pub rate: f64,
 }
 
 impl Parameter {
@@ -270,7 +272,13 @@ impl Parameter {
         on: &Device,
     ) -> Result<Self> {
         let tensor = Tensor::from_vec(numbers, shape, on).map_err(device::error)?;
-        Ok(Parameter { name: name.into(), var: Var::from_tensor(&tensor).map_err(device::error)?, decays })
+        let var = Var::from_tensor(&tensor).map_err(device::error)?;
+        Ok(Parameter { name: name.into(), var, decays, rate: 1.0 })
+    }
+
+    /// Multiplies the learning rate of the parameter by a factor.
+    pub fn with_rate(self, rate: f64) -> Self {
+        Parameter { rate, ..self }
     }
 
     /// Returns a copy of the values on the CPU.

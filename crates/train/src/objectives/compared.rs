@@ -1,4 +1,5 @@
-//! Similarities of contexts and responses whose turns are encoded separately, for the head `matching` of selectors.
+//! Similarities of contexts and responses that are encoded separately, for the head `matching` of selectors. They are the
+//! differentiable versions of those in the crate `turnwise-encoder`.
 
 use std::ops::Range;
 
@@ -16,18 +17,28 @@ const TEMPERATURE: f64 = 0.05;
 pub(super) struct Compared {
     texts: Vec<Text>,
     queries: Vec<Query>,
-    /// Query and text of each pair that is scored.
-    pairs: Vec<(usize, usize)>,
+    /// The contexts whose responses are scored.
+    scored: Vec<Scored>,
 }
 
-/// A turn, or a response that was drawn.
+/// A text that is encoded separately.
 struct Text {
-    /// Dialogue of the turn; `None` for a response that was drawn.
-    dialogue: Option<u32>,
+    kind: TextKind,
     ids: Vec<u32>,
 }
 
-/// A context, and the response to it.
+/// Kinds of texts.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum TextKind {
+    /// A turn of the dialogue with this number.
+    Turn(u32),
+    /// A response that was drawn.
+    Drawn,
+    /// A context as one text. It is no response.
+    Context,
+}
+
+/// The turns of a context, and the response to them.
 struct Query {
     /// Indices of the turns of the context.
     turns: Range<usize>,
@@ -35,55 +46,169 @@ struct Query {
     truth: usize,
 }
 
+/// A context whose responses are scored.
+struct Scored {
+    /// Index of the query.
+    query: usize,
+    /// The context as one text.
+    context: WithWords,
+    /// The responses. The first one is the true response.
+    responses: Vec<WithWords>,
+}
+
+/// A text whose words are compared, too.
+pub(super) struct WithWords {
+    /// Index of the text.
+    pub(super) text: usize,
+    /// Indices of the words.
+    pub(super) words: Range<usize>,
+}
+
+/// Similarities of contexts and responses.
+pub(super) struct Similarities {
+    /// Smooth maximum of the cosines of the turns: one row per query, and one column per text.
+    turns: Tensor,
+    /// Sum of the scaled similarities: one row per scored context, and one column per response of these contexts.
+    sums: Tensor,
+}
+
 impl Compared {
+    /// Returns the index of the next text.
+    pub(super) fn next_text(&self) -> usize {
+        self.texts.len()
+    }
+
     /// Adds a text. Returns its index.
-    pub(super) fn add_text(&mut self, dialogue: Option<u32>, ids: &[u32]) -> usize {
-        self.texts.push(Text { dialogue, ids: ids.to_vec() });
+    pub(super) fn add_text(&mut self, kind: TextKind, ids: &[u32]) -> usize {
+        self.texts.push(Text { kind, ids: ids.to_vec() });
         self.texts.len() - 1
     }
 
-    /// Adds a context and its true response. Returns the index of the query.
+    /// Adds the turns of a context, and the true response. Returns the index of the query.
     pub(super) fn add_query(&mut self, turns: Range<usize>, truth: usize) -> usize {
         self.queries.push(Query { turns, truth });
         self.queries.len() - 1
     }
 
-    /// Adds a pair to score.
-    pub(super) fn add_pair(&mut self, query: usize, text: usize) {
-        self.pairs.push((query, text));
+    /// Adds the responses to score for a query. `context` is the whole context as one text.
+    pub(super) fn add_scored(&mut self, query: usize, context: WithWords, responses: Vec<WithWords>) {
+        self.scored.push(Scored { query, context, responses });
     }
 
-    /// Returns the similarity of each context with each text: the smooth maximum of the cosines of its turns.
-    pub(super) fn similarities(&self, vectors: &Tensor) -> Candle<Tensor> {
+    /// Returns the responses of all scored contexts.
+    fn responses(&self) -> impl Iterator<Item = &WithWords> {
+        self.scored.iter().flat_map(|scored| &scored.responses)
+    }
+
+    /// Computes the similarities from the vectors of the texts, followed by those of the words, and from the scales of a
+    /// head.
+    pub(super) fn similarities(&self, vectors: &Tensor, scales: &Tensor) -> Candle<Similarities> {
         let unit = losses::unit(vectors)?;
-        let softness = f64::from(SOFTNESS);
-        // Cosines are at most 1, so the exponential does not overflow.
-        let powers = (unit.matmul(&unit.t()?)? / softness)?.exp()?;
-        let sums = self.queries.iter().map(|query| vec![Part { rows: query.turns.clone(), weight: 1.0 }]);
-        pool(&powers, sums.collect())?.log()? * softness
+        let texts = unit.narrow(0, 0, self.texts.len())?;
+        let cosines = texts.matmul(&texts.t()?)?;
+        let of_queries = self.queries.iter().map(|query| vec![sum_of(query.turns.clone())]);
+        let turns = smooth_maximum(&cosines, of_queries.collect())?;
+        let pick = |rows: &mut dyn Iterator<Item = usize>, of: &Tensor, dim| {
+            let rows: Vec<u32> = rows.map(|row| row as u32).collect();
+            of.index_select(&losses::indices(&rows, of)?, dim)
+        };
+        let of_responses = |of: &Tensor, rows: &mut dyn Iterator<Item = usize>| {
+            pick(&mut self.responses().map(|response| response.text), &pick(rows, of, 0)?, 1)
+        };
+        let similarities = [
+            of_responses(&turns, &mut self.scored.iter().map(|scored| scored.query))?,
+            of_responses(&cosines, &mut self.scored.iter().map(|scored| scored.context.text))?,
+            self.of_tokens(&unit)?,
+        ];
+        let scales = scales.to_dtype(turns.dtype())?;
+        let scaled =
+            similarities.iter().enumerate().map(|(n, of)| of.broadcast_mul(&scales.narrow(0, n, 1)?));
+        let sums = scaled.reduce(|sum, more| sum? + more?);
+        let none = || candle_core::Error::Msg("there are no similarities".to_owned());
+        Ok(Similarities { turns, sums: sums.ok_or_else(none)?? })
     }
 
-    /// Returns the similarities of the pairs.
-    pub(super) fn of_pairs(&self, similarities: &Tensor) -> Candle<Tensor> {
-        let places: Vec<u32> =
-            self.pairs.iter().map(|(query, text)| (query * self.texts.len() + text) as u32).collect();
-        similarities.flatten_all()?.index_select(&losses::indices(&places, similarities)?, 0)
+    /// Computes the similarities of the words of the scored contexts and of their responses. Every word of a response has
+    /// a smooth maximum of its cosines with the words of the context, and their mean is the similarity.
+    fn of_tokens(&self, unit: &Tensor) -> Candle<Tensor> {
+        // The words of each text follow those of the text before it.
+        let picked = |texts: &mut dyn Iterator<Item = &WithWords>| {
+            let (mut rows, mut ranges) = (Vec::new(), Vec::new());
+            for text in texts {
+                let start = rows.len();
+                rows.extend(text.words.clone().map(|word| (self.texts.len() + word) as u32));
+                ranges.push(start..rows.len());
+            }
+            let vectors = unit.index_select(&losses::indices(&rows, unit)?, 0)?;
+            Candle::Ok((vectors, ranges))
+        };
+        let (contexts, of_contexts) = picked(&mut self.scored.iter().map(|scored| &scored.context))?;
+        let (responses, of_responses) = picked(&mut self.responses())?;
+        let of_contexts = of_contexts.into_iter().map(|words| vec![sum_of(words)]);
+        let best = smooth_maximum(&contexts.matmul(&responses.t()?)?, of_contexts.collect())?;
+        let mean_of = |words: Range<usize>| Part { weight: 1.0 / words.len().max(1) as f32, rows: words };
+        let means = of_responses.into_iter().map(|words| vec![mean_of(words)]);
+        pool(&best.t()?.contiguous()?, means.collect())?.t()?.contiguous()
     }
 
-    /// Computes the loss of `responses`: among all texts, the true response must be the most similar to its context.
-    /// Turns of the same dialogue and texts that are equal to the response are no negatives.
-    pub(super) fn in_batch_loss(&self, similarities: &Tensor) -> Candle<Tensor> {
-        let mut mask = Vec::with_capacity(self.queries.len() * self.texts.len());
-        for query in &self.queries {
-            let truth = &self.texts[query.truth];
-            mask.extend(self.texts.iter().enumerate().map(|(n, text)| {
-                let is_excluded = text.dialogue == truth.dialogue || text.ids == truth.ids;
-                if is_excluded && n != query.truth { losses::MASKED } else { 0.0 }
+    /// Returns the sums of the scaled similarities of the contexts with their own responses.
+    pub(super) fn of_pairs(&self, similarities: &Similarities) -> Candle<Tensor> {
+        let width = self.responses().count();
+        let (mut places, mut column) = (Vec::new(), 0);
+        for (row, scored) in self.scored.iter().enumerate() {
+            places.extend(
+                (column..column + scored.responses.len()).map(|column| (row * width + column) as u32),
+            );
+            column += scored.responses.len();
+        }
+        let sums = &similarities.sums;
+        sums.flatten_all()?.index_select(&losses::indices(&places, sums)?, 0)
+    }
+
+    /// Computes the in-batch loss: the true response must be more similar to its context than the others. For every reply,
+    /// the turns of the context are compared with all texts; for the scored contexts, the sum of the scaled similarities
+    /// with the responses of all of them.
+    pub(super) fn in_batch_loss(&self, similarities: &Similarities) -> Candle<Tensor> {
+        let texts: Vec<usize> = (0..self.texts.len()).collect();
+        let truths: Vec<usize> = self.queries.iter().map(|query| query.truth).collect();
+        let of_turns = self.among(&(&similarities.turns / TEMPERATURE)?, &texts, &truths)?;
+        let responses: Vec<usize> = self.responses().map(|response| response.text).collect();
+        let mut first = 0;
+        let first_of = |scored: &Scored| {
+            first += scored.responses.len();
+            first - scored.responses.len()
+        };
+        let truths: Vec<usize> = self.scored.iter().map(first_of).collect();
+        of_turns + self.among(&similarities.sums, &responses, &truths)?
+    }
+
+    /// Computes the cross-entropy of the true responses, whose columns are `truths`. `texts` are the texts of the columns.
+    /// Turns of the same dialogue, contexts, and texts that are equal to the response are no negatives.
+    fn among(&self, scores: &Tensor, texts: &[usize], truths: &[usize]) -> Candle<Tensor> {
+        let mut mask = Vec::with_capacity(truths.len() * texts.len());
+        for column in truths {
+            let truth = &self.texts[texts[*column]];
+            mask.extend(texts.iter().map(|text| &self.texts[*text]).enumerate().map(|(n, text)| {
+                let is_excluded =
+                    text.kind == truth.kind || text.kind == TextKind::Context || text.ids == truth.ids;
+                if is_excluded && n != *column { losses::MASKED } else { 0.0 }
             }));
         }
-        let mask = Tensor::from_vec(mask, similarities.shape(), similarities.device())?;
-        let scores = ((similarities + mask.to_dtype(similarities.dtype())?)? / TEMPERATURE)?;
-        let truths: Vec<u32> = self.queries.iter().map(|query| query.truth as u32).collect();
-        losses::cross_entropy(&scores, &truths)
+        let mask = Tensor::from_vec(mask, scores.shape(), scores.device())?;
+        let truths: Vec<u32> = truths.iter().map(|column| *column as u32).collect();
+        losses::cross_entropy(&(scores + mask.to_dtype(scores.dtype())?)?, &truths)
     }
+}
+
+/// Returns the term that adds up rows.
+fn sum_of(rows: Range<usize>) -> Part {
+    Part { rows, weight: 1.0 }
+}
+
+/// Computes the smooth maximum of rows of cosines, one output row per set of rows.
+fn smooth_maximum(cosines: &Tensor, rows: Vec<Vec<Part>>) -> Candle<Tensor> {
+    let softness = f64::from(SOFTNESS);
+    // Cosines are at most 1, so the exponential does not overflow.
+    let powers = (cosines / softness)?.exp()?;
+    pool(&powers, rows)?.log()? * softness
 }

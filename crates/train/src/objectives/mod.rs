@@ -212,6 +212,8 @@ pub struct Utterances {
     /// Terms of the weighted sum that is the vector of each utterance: rows of its states after the first layer, and
     /// rows of its states after the last layer.
     pub terms: [Vec<Vec<Part>>; 2],
+    /// Rows of tokens whose states after the last layer are needed, too.
+    pub tokens: Vec<u32>,
     /// Rows of the batch with the index of the utterance whose vector is the input of the row, in ascending order.
     pub places: Vec<(u32, u32)>,
 }
@@ -223,15 +225,20 @@ impl Utterances {
     }
 
     /// Computes the vectors of the utterances from their hidden states after the last layer, and after the first layer
-    /// if they depend on it.
+    /// if they depend on it. The states of `tokens` follow.
     pub fn vectors(&self, first: Option<&Tensor>, last: &Tensor) -> Candle<Tensor> {
         let [of_first, of_last] = &self.terms;
         let in_batch = |terms: &[Vec<Part>]| self.packed.in_batch(terms.iter().map(Vec::as_slice));
         let of_last = pool(last, in_batch(of_last))?;
-        match first {
-            Some(first) => of_last + pool(first, in_batch(of_first))?,
-            None => Ok(of_last),
+        let vectors = match first {
+            Some(first) => (of_last + pool(first, in_batch(of_first))?)?,
+            None => of_last,
+        };
+        if self.tokens.is_empty() {
+            return Ok(vectors);
         }
+        let tokens = last.index_select(&losses::indices(&self.tokens, last)?, 0)?;
+        Tensor::cat(&[vectors, tokens], 0)
     }
 }
 

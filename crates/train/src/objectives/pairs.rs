@@ -17,6 +17,10 @@ pub(super) struct PairBatch {
     /// Texts that are encoded separately: turns that become sentence vectors, and turns and responses to compare.
     alone: Vec<Sequence>,
     terms: [Vec<Vec<Part>>; 2],
+    /// Rows of tokens in `alone` whose states are needed, too.
+    words: Vec<u32>,
+    /// Number of tokens in `alone`.
+    alone_tokens: u32,
     /// Rows whose inputs are sentence vectors, with the indices of the turns in `alone`.
     places: Vec<(u32, u32)>,
     /// Number of tokens in `sequences`.
@@ -51,9 +55,18 @@ impl PairBatch {
         self.sequences.push(pair.sequence);
     }
 
+    /// Adds a text that is encoded separately, and the states of its words. Returns the indices of the words.
+    pub(super) fn encode_words(&mut self, text: Utterance) -> Range<usize> {
+        let first = self.words.len();
+        self.words.extend(text.words.iter().map(|row| self.alone_tokens + row));
+        self.encode(text);
+        first..self.words.len()
+    }
+
     /// Adds a text that is encoded separately.
     pub(super) fn encode(&mut self, text: Utterance) {
-        let Utterance { sequence, terms: [of_first, of_last] } = text;
+        let Utterance { sequence, terms: [of_first, of_last], .. } = text;
+        self.alone_tokens += sequence.len() as u32;
         self.alone.push(sequence);
         self.terms[0].push(of_first);
         self.terms[1].push(of_last);
@@ -66,9 +79,13 @@ impl PairBatch {
         count: usize,
         loss: impl Loss + 'static,
     ) -> Prepared {
-        let PairBatch { sequences, alone, terms, places, .. } = self;
-        let utterances =
-            (!alone.is_empty()).then(|| Utterances { packed: Packed::new(alone), terms, places });
+        let PairBatch { sequences, alone, terms, words, places, .. } = self;
+        let utterances = (!alone.is_empty()).then(|| Utterances {
+            packed: Packed::new(alone),
+            terms,
+            tokens: words,
+            places,
+        });
         Prepared { utterances, ..Prepared::new(definition, sequences, count, loss) }
     }
 }

@@ -7,12 +7,13 @@
 //! The context turns are tokens, or one sentence vector each. Sentence vectors come from the same network, and the
 //! gradient flows through them. The pairs of one context share its sentence vectors.
 //!
-//! With the head `matching`, the network also encodes each turn and each response separately, as an encoder does. The
-//! similarity of their vectors is part of the score, and the loss of the objective `responses` is added.
+//! With the head `matching`, the network also encodes each turn, each response, and the whole context separately, as an
+//! encoder does. The similarities of their vectors are part of the score, and an in-batch loss as in the objective
+//! `responses` is added.
 
 use super::{
     HardNegatives, Loss, Objective, ObjectiveBuilder, Prepared, TurnLocation, check_several_dialogues,
-    compared::Compared,
+    compared::{Compared, TextKind, WithWords},
     definition::{Definition, Output, Role, StepTraining},
     losses, other_dialogue,
     pairs::PairBatch,
@@ -30,7 +31,7 @@ use turnwise_core::{
     error::{Error, Result},
     random::Random,
 };
-use turnwise_encoder::selector::{Head, HeadActivation, HeadKind, History, Layout, SelectorSettings};
+use turnwise_encoder::selector::{Head, HeadActivation, HeadKind, History, Layout, Scales, SelectorSettings};
 
 pub static SELECTOR: Definition = Definition {
     name: "selector",
@@ -73,8 +74,12 @@ pub static SELECTOR: Definition = Definition {
 /// vectors, all turns of the context are compared.
 const TURNS_BEFORE: usize = 32;
 const TURNS_AFTER: usize = 4;
-/// Initial scale of the similarity in the head `matching`.
-const SCALE: f32 = 20.0;
+/// Initial scales of the similarities in the head `matching`.
+const SCALES: Scales = Scales { turns: 10.0, context: 10.0, tokens: 10.0 };
+/// Factors of the learning rate for the scoring layer of the head `matching`, whose weights are 0 at first, and for its
+/// bias and its scales, which are large.
+const LAYER_RATE: f64 = 10.0;
+const SCALES_RATE: f64 = 100.0;
 /// Similarity at which a response is initially as probable as not. Trained encoders give most random pairs a lower one.
 const EVEN_SIMILARITY: f32 = 0.4;
 /// Maximum number of tokens of an utterance when hard negatives are mined.
@@ -112,23 +117,26 @@ pub(super) fn start_heads(
     }
     heads.extend(losses::layer("selector.score", [1, width], seed, 1, device)?);
     if settings.head == HeadKind::Matching {
-        // At first, only the similarity counts.
-        if let [.., weight, bias] = &heads[..] {
+        // At first, only the similarities count.
+        if let [.., weight, bias] = &mut heads[..] {
             weight.set(vec![0.0; width])?;
-            bias.set(vec![-SCALE * EVEN_SIMILARITY])?;
+            weight.rate = LAYER_RATE;
+            bias.set(vec![-SCALES.values().iter().sum::<f32>() * EVEN_SIMILARITY])?;
+            bias.rate = SCALES_RATE;
         }
-        heads.push(Parameter::new("selector.scale", vec![SCALE], &[1], false, device)?);
+        let scales = Parameter::new("selector.scales", SCALES.values().to_vec(), &[3], false, device)?;
+        heads.push(scales.with_rate(SCALES_RATE));
     }
     Ok(heads)
 }
 
 /// Returns the head with the current values of its parameters.
 fn head_of(heads: &[Parameter], kind: HeadKind, activation: HeadActivation) -> Result<Head> {
-    let (heads, scale) = match kind {
+    let (heads, scales) = match kind {
         HeadKind::Matching => heads.split_at(heads.len().saturating_sub(1)),
         _ => (heads, &[][..]),
     };
-    let scale = scale.first().map(|scale| scale.numbers()).transpose()?;
+    let scales = scales.first().map(|scales| scales.numbers()).transpose()?;
     let (hidden, score) = heads.split_at(heads.len().saturating_sub(2));
     let [weight, bias] = score else {
         return Err(Error::Internal("the head has no scoring layer".to_owned()));
@@ -138,12 +146,8 @@ fn head_of(heads: &[Parameter], kind: HeadKind, activation: HeadActivation) -> R
         _ => None,
     };
     let bias = bias.numbers()?.first().copied().unwrap_or_default();
-    Ok(Head {
-        hidden,
-        weight: weight.numbers()?,
-        bias,
-        scale: scale.and_then(|scale| scale.first().copied()),
-    })
+    let scales = scales.and_then(|scales| Scales::of(&scales));
+    Ok(Head { hidden, weight: weight.numbers()?, bias, scales })
 }
 
 impl Selector {
@@ -172,8 +176,9 @@ impl Selector {
         Ok(drawn)
     }
 
-    /// Adds the turns around the response at a location, and the negatives, to the texts that are encoded separately.
-    /// Every reply among these turns is compared with the turns before it. Returns the rows of the context's vectors.
+    /// Adds the turns around the response at a location, the whole context, and the negatives, to the texts that are
+    /// encoded separately. Every reply among these turns is compared with the turns before it. Returns the rows of the
+    /// vectors of the context's turns.
     fn compare(
         &self,
         pairs: &mut PairBatch,
@@ -189,13 +194,22 @@ impl Selector {
         };
         let start = turn.saturating_sub(most_before);
         let end = dialogue.len().min(turn + 1 + TURNS_AFTER);
-        let mut add = |dialogue, ids: &[u32], compared: &mut Compared| {
-            pairs.encode(self.layout.utterance(ids));
-            compared.add_text(dialogue, ids)
+        let mut scored = Vec::new();
+        let mut add_scored = |kind, ids: &[u32], pairs: &mut PairBatch, compared: &mut Compared| {
+            let words = pairs.encode_words(self.layout.utterance(ids));
+            scored.push(WithWords { text: compared.add_text(kind, ids), words });
         };
         let mut first = None;
         for number in start..end {
-            let text = add(Some(location.dialogue), &dialogue[number].ids, compared);
+            let (kind, ids) = (TextKind::Turn(location.dialogue), &dialogue[number].ids);
+            let text = compared.next_text();
+            match number == turn {
+                true => add_scored(kind, ids, pairs, compared),
+                false => {
+                    pairs.encode(self.layout.utterance(ids));
+                    compared.add_text(kind, ids);
+                }
+            }
             let first = *first.get_or_insert(text);
             let is_reply = number > start && dialogue[number - 1].speaker != dialogue[number].speaker;
             if is_reply && number != turn {
@@ -204,12 +218,14 @@ impl Selector {
         }
         let first = first.unwrap_or_default();
         let truth = first + turn - start;
-        let query = compared.add_query(first..truth, truth);
-        compared.add_pair(query, truth);
         for negative in &responses[1..] {
-            let text = add(None, negative, compared);
-            compared.add_pair(query, text);
+            add_scored(TextKind::Drawn, negative, pairs, compared);
         }
+        let turns: Vec<&[u32]> = dialogue[..turn].iter().map(|turn| turn.ids.as_slice()).collect();
+        let words = pairs.encode_words(self.layout.whole_context(&turns));
+        let context = WithWords { text: compared.add_text(TextKind::Context, &[]), words };
+        let query = compared.add_query(first..truth, truth);
+        compared.add_scored(query, context, scored);
         first..truth
     }
 }
@@ -281,7 +297,7 @@ impl Objective for Selector {
 }
 
 /// Loss of a batch of pairs: binary cross-entropy. With the head `matching`, the cross-entropy of the true response among
-/// the candidates of its context and the loss of the objective `responses` are added.
+/// the candidates of its context and the in-batch loss are added.
 struct Pairs {
     /// Number of contexts.
     count: usize,
@@ -332,10 +348,8 @@ impl Loss for Pairs {
         if self.kind != HeadKind::Matching {
             return self.compute(packed, states);
         }
-        let similarities = self.compared.similarities(vectors)?;
-        let scale = self.heads[2].to_dtype(similarities.dtype())?;
-        let own = self.compared.of_pairs(&similarities)?.broadcast_mul(&scale)?;
-        let outputs = (self.outputs(packed, states)? + own)?;
+        let similarities = self.compared.similarities(vectors, &self.heads[2])?;
+        let outputs = (self.outputs(packed, states)? + self.compared.of_pairs(&similarities)?)?;
         let of_pairs = losses::binary_cross_entropy(&outputs, &self.labels)?;
         (of_pairs + self.among_candidates(&outputs)?)? + self.compared.in_batch_loss(&similarities)?
     }

@@ -173,8 +173,8 @@ impl SelectorRecipe {
     /// Returns the settings, with the defaults in place of missing settings.
     pub fn settings(&self, max_tokens: usize) -> SelectorSettings {
         let history = self.history.unwrap_or_default();
-        let head = self.head.unwrap_or_else(|| HeadKind::default_of(history));
-        let usual = SentenceSettings::default_of(head);
+        let head = self.head.unwrap_or_default();
+        let usual = SentenceSettings::default_of(head, max_tokens);
         let sentences = SentenceSettings {
             max_tokens: self.turn_tokens.unwrap_or(usual.max_tokens),
             frame: self.frame.unwrap_or(usual.frame),

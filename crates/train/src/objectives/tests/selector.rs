@@ -1,7 +1,7 @@
 //! Tests of the objectives that read a context and a response together.
 
 use turnwise_encoder::selector::{
-    Divider, Frame, HeadActivation, HeadKind, History, Layout, LayoutTokens, SelectorSettings,
+    Divider, Frame, HeadActivation, HeadKind, History, Layout, LayoutTokens, Scales, SelectorSettings,
     SentencePooling, SentenceSettings,
 };
 
@@ -15,7 +15,7 @@ const EOU: u32 = 4;
 /// Returns a layout with the special tokens of the test data.
 pub(crate) fn layout(max_tokens: usize, sentences: Option<SentenceSettings>) -> Layout {
     let history = if sentences.is_some() { History::Sentences } else { History::Tokens };
-    let head = HeadKind::default_of(history);
+    let head = if sentences.is_some() { HeadKind::Cls } else { HeadKind::Pooler };
     let settings = SelectorSettings { history, max_tokens, divider: Divider::Eou, head, sentences };
     let (before, between, after) = (vec![CLS], vec![SEP], vec![SEP]);
     Layout::with_tokens(settings, LayoutTokens { before, between, after, eou: Some(EOU), segments: 2 })
@@ -162,23 +162,40 @@ fn a_selector_of_sentences_reads_one_vector_per_turn() {
 }
 
 #[test]
-fn the_head_matching_adds_the_scaled_similarity_of_vectors_that_are_encoded_alone() {
+fn the_head_matching_adds_the_scaled_similarities_of_vectors_that_are_encoded_separately() {
     let data = data();
     for sentences in [None, Some(SentenceSettings::default())] {
         let selector = matching_selector(WIDTH, 40, sentences);
         let mut drawn = examples(&selector, &data, &[0, 5, 9]);
         let prepared = selector.prepare(&data, &mut drawn).unwrap();
-        let alone = &prepared.utterances.as_ref().unwrap().packed.sequences;
+        let utterances = prepared.utterances.as_ref().unwrap();
+        let alone = &utterances.packed.sequences;
         let states = numbers((prepared.packed.tokens(), WIDTH), 3);
-        let vectors = numbers((alone.len(), WIDTH), 4);
+        let vectors = numbers((alone.len() + utterances.tokens.len(), WIDTH), 4);
         let rows = |t: &Tensor| -> Vec<Vec<f64>> { t.to_dtype(DType::F64).unwrap().to_vec2().unwrap() };
         let (state_rows, vector_rows) = (rows(&states), rows(&vectors));
         let similarity = |turns: &std::ops::Range<usize>, text: usize| {
             let cosines = turns.clone().map(|turn| cosine(&vector_rows[turn], &vector_rows[text]));
             0.05 * cosines.map(|cosine| (cosine / 0.05).exp()).sum::<f64>().ln()
         };
-        // Texts: all turns of a short dialogue, then two negatives. Every turn is a reply, because the speakers alternate.
-        let (mut at, mut own, mut queries, mut dialogue_of) = (0, Vec::new(), Vec::new(), Vec::new());
+        // Words of the texts that need them. Their vectors follow those of the texts.
+        let mut words = vec![Vec::new(); alone.len()];
+        for (n, row) in utterances.tokens.iter().enumerate() {
+            let text = utterances.packed.starts.partition_point(|start| *start <= *row as usize) - 1;
+            assert!(![CLS, SEP].contains(&alone[text].ids[*row as usize - utterances.packed.starts[text]]));
+            words[text].push(&vector_rows[alone.len() + n]);
+        }
+        let of_tokens = |context: usize, text: usize| {
+            let best = |word: &&Vec<f64>| {
+                let powers = words[context].iter().map(|other| (cosine(word, other) / 0.05).exp());
+                0.05 * powers.sum::<f64>().ln()
+            };
+            words[text].iter().map(best).sum::<f64>() / words[text].len() as f64
+        };
+        // Texts: all turns of a short dialogue, two negatives, and the context as one text. Every turn is a reply, because
+        // the speakers alternate.
+        let (mut at, mut own, mut queries) = (0, Vec::new(), Vec::new());
+        let (mut contexts, mut dialogue_of) = (Vec::new(), Vec::new());
         for (location, _) in &drawn {
             let dialogue = data.dialogue(location.dialogue).unwrap();
             for (turn, text) in dialogue.iter().zip(&alone[at..]) {
@@ -186,30 +203,49 @@ fn the_head_matching_adds_the_scaled_similarity_of_vectors_that_are_encoded_alon
             }
             queries.extend((1..dialogue.len()).map(|turn| (at..at + turn, at + turn)));
             let (turn, end) = (location.turn as usize, at + dialogue.len());
-            own.extend([at + turn, end, end + 1].map(|text| (at..at + turn, text)));
+            own.extend([at + turn, end, end + 1].map(|text| (at..at + turn, end + 2, text)));
             dialogue_of.extend(dialogue.iter().map(|_| Some(location.dialogue)));
             dialogue_of.extend([None, None]);
-            at = end + 2;
+            contexts.push(end + 2);
+            dialogue_of.push(None);
+            let before = dialogue[..turn].iter().map(|turn| turn.ids.as_slice()).collect::<Vec<_>>();
+            assert_eq!(alone[end + 2].ids, [&[CLS], before.join(&SEP).as_slice(), &[SEP]].concat());
+            assert_eq!(words[end + 2].len(), before.concat().len());
+            assert_eq!(words[at + turn].len(), dialogue[turn].ids.len());
+            at = end + 3;
         }
         assert_eq!(at, alone.len());
         let (_, head) = selector.selector().unwrap().unwrap();
-        assert_eq!(head.scale, Some(20.0));
+        assert_eq!(head.scales.map(Scales::values), Some([10.0; 3]));
+        let scaled = |(turns, context, text): &(std::ops::Range<usize>, usize, usize)| {
+            let of_context = cosine(&vector_rows[*context], &vector_rows[*text]);
+            10.0 * (similarity(turns, *text) + of_context + of_tokens(*context, *text))
+        };
         let output = |n: usize| {
             let state = &state_rows[prepared.packed.starts[n]];
             let of_first = linear(&selector.heads, state, 0)[0];
             let of_head: Vec<f32> = state.iter().map(|x| *x as f32).collect();
             assert!((f64::from(head.score(&of_head)) - of_first).abs() < 1e-4);
-            of_first + 20.0 * similarity(&own[n].0, own[n].1)
+            of_first + scaled(&own[n])
         };
         let outputs: Vec<f64> = (0..9).map(output).collect();
-        let in_batch = |(turns, truth): &(std::ops::Range<usize>, usize)| {
-            let part = |text: usize| (similarity(turns, text) / 0.05).exp();
+        let in_batch = |truth: usize, texts: &[usize], score: &dyn Fn(usize) -> f64| {
             let is_negative = |text: &usize| {
-                dialogue_of[*text] != dialogue_of[*truth] && alone[*text].ids != alone[*truth].ids
+                dialogue_of[*text] != dialogue_of[truth]
+                    && alone[*text].ids != alone[truth].ids
+                    && !contexts.contains(text)
             };
-            let others: f64 = (0..alone.len()).filter(is_negative).map(part).sum();
-            -(part(*truth) / (part(*truth) + others)).ln()
+            let others: f64 =
+                texts.iter().filter(|text| is_negative(text)).map(|text| score(*text).exp()).sum();
+            -(score(truth).exp() / (score(truth).exp() + others)).ln()
         };
+        let texts: Vec<usize> = (0..alone.len()).collect();
+        let of_turns =
+            queries.iter().map(|(turns, truth)| in_batch(*truth, &texts, &|n| similarity(turns, n) / 0.05));
+        let responses: Vec<usize> = own.iter().map(|(_, _, text)| *text).collect();
+        let of_sums = own.iter().step_by(3).map(|(turns, context, truth)| {
+            in_batch(*truth, &responses, &|text| scaled(&(turns.clone(), *context, text)))
+        });
         let labels = list(&prepared.shape(), "labels");
         let among = |n: usize| {
             let candidates = (3 * n..3 * n + 3).filter(|m| *m == 3 * n || labels[*m] == 0.0);
@@ -217,7 +253,8 @@ fn the_head_matching_adds_the_scaled_similarity_of_vectors_that_are_encoded_alon
         };
         let expected = bce(&outputs, &labels)
             + (0..3).map(among).sum::<f64>() / 3.0
-            + queries.iter().map(in_batch).sum::<f64>() / queries.len() as f64;
+            + of_turns.sum::<f64>() / queries.len() as f64
+            + of_sums.sum::<f64>() / 3.0;
         let loss = prepared.loss(&states, Some(&vectors)).unwrap().to_scalar::<f32>().unwrap();
         assert!((f64::from(loss) - expected).abs() < 2e-4, "{loss} {expected}");
     }
