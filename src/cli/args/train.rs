@@ -359,7 +359,7 @@ pub(crate) struct ObjectiveArgs {
 pub(crate) struct SelectorArgs {
     /// How the network reads the context: tokens or sentences [default: tokens]
     ///
-    /// tokens: the tokens of all turns, at most 512; the oldest tokens of a longer context are cut off.
+    /// tokens: the tokens of all turns, at most --max-tokens; the oldest tokens of a longer context are cut off.
     ///
     /// sentences: one vector per turn. Fast for many candidates and long contexts: a sequence of 128 inputs holds about
     /// 50 turns, and one of 512 inputs (--max-tokens 512) about 240.
@@ -370,9 +370,9 @@ pub(crate) struct SelectorArgs {
     pub(crate) divider: Option<Divider>,
     /// Only selector: layers that compute the score, matching, pooler or cls [default: matching]
     ///
-    /// pooler: the head of BERT for sequence classification, which sentence-transformers knows. cls: a single layer on the
-    /// first token. matching: cls, plus similarities of the response with the turns and with the whole context, all
-    /// encoded separately.
+    /// matching: a single layer on the first token, plus similarities of the response with the turns and with the whole
+    /// context, all encoded separately. pooler: the head of BERT for sequence classification, which sentence-transformers
+    /// knows. cls: a single layer on the first token.
     #[arg(long, value_name = "KIND", value_parser = parse_value::<HeadKind>)]
     pub(crate) head: Option<HeadKind>,
     /// With --history sentences: special tokens around each turn, cls-sep, cls-eou, eou or none [default: cls-sep]

@@ -45,9 +45,9 @@ pub static SELECTOR: Definition = Definition {
         several_turns: true,
         end_of_utterance: true,
         all_positions: true,
-        steps: 1_000,
-        batch: 16,
-        learning_rate: 5e-5,
+        steps: 200,
+        batch: 32,
+        learning_rate: 1.5e-4,
         max_tokens: 512,
         freezes_half: false,
         ..StepTraining::new(|given| {

@@ -1,6 +1,8 @@
 //! Resolution of a recipe: fills in the defaults, and groups the settings into structs for the parts of a run.
 
-use super::{Aggregation, History, ObjectiveName, Profile, Recipe, SelectorRecipe, SelectorSettings, check};
+use super::{
+    Aggregation, HeadKind, History, ObjectiveName, Profile, Recipe, SelectorRecipe, SelectorSettings, check,
+};
 use crate::{
     objectives::{Auxiliary, MultiTask, Objective, ObjectiveBuilder, Setup, definition::StepTraining},
     optimizer,
@@ -10,8 +12,8 @@ use crate::{
 };
 use turnwise_core::error::{Error, Result};
 
-/// Default maximum number of inputs of a selector that reads sentence vectors.
-const SENTENCE_INPUTS: usize = 128;
+/// Default maximum number of inputs of a selector that also compares vectors, or that reads sentence vectors.
+const SHORT_INPUTS: usize = 128;
 /// Default maximum number of held-out dialogues.
 const HELD_OUT: usize = 400;
 
@@ -145,13 +147,20 @@ impl Given<'_> {
         self.max_tokens
     }
 
-    /// Returns the settings of a selector. If the recipe does not set the maximum number of tokens, sentence vectors get
-    /// a lower default, because one input can hold a whole turn.
+    /// Returns the settings of a selector. If the recipe does not set the maximum number of tokens, a selector gets a lower
+    /// default if it also compares vectors.
     pub fn selector(&mut self) -> SelectorSettings {
+        let given = self.recipe.selector.unwrap_or_default();
+        self.selector_with(given.head.unwrap_or_default() == HeadKind::Matching)
+    }
+
+    /// Returns the settings of a selector. `is_short` is true if the default maximum number of tokens is low. It is also
+    /// low for sentence vectors, because one input can hold a whole turn.
+    fn selector_with(&mut self, is_short: bool) -> SelectorSettings {
         self.read.push("selector");
         let given = self.recipe.selector.unwrap_or_default();
-        if given.history == Some(History::Sentences) && !self.has_max_tokens {
-            self.max_tokens = self.max_tokens.min(SENTENCE_INPUTS);
+        if (is_short || given.history == Some(History::Sentences)) && !self.has_max_tokens {
+            self.max_tokens = self.max_tokens.min(SHORT_INPUTS);
             self.recipe.max_tokens = Some(self.max_tokens);
         }
         let settings = given.settings(self.max_tokens);
@@ -161,7 +170,7 @@ impl Given<'_> {
 
     /// Returns the settings of pairs of a context and a response. They are those of a selector, without the head.
     pub fn pairs(&mut self) -> SelectorSettings {
-        let settings = self.selector();
+        let settings = self.selector_with(false);
         let given = SelectorRecipe { head: None, ..SelectorRecipe::complete(&settings) };
         // The defaults are not stored: recipes from before these settings existed have none.
         self.recipe.selector =

@@ -375,3 +375,27 @@ fn the_maximum_length_is_that_of_sentence_transformers() {
     builder.json("sentence_bert_config.json", &json!({ "max_seq_length": 5 }));
     assert_eq!(builder.open().unwrap().pipeline().max_tokens, POSITIONS);
 }
+
+#[test]
+fn the_prediction_head_of_the_checkpoint_is_read() {
+    assert_eq!(Builder::bert().open().unwrap().mlm_head().unwrap(), None);
+    let parts = [("dense.weight", vec![HIDDEN, HIDDEN]), ("dense.bias", vec![HIDDEN])];
+    // Old checkpoints have other names for the layer normalization.
+    for [scale, shift] in [["weight", "bias"], ["gamma", "beta"]] {
+        let mut builder = Builder::bert();
+        let name = |part: &str| format!("cls.predictions.transform.{part}");
+        for (part, dims) in &parts {
+            builder.tensor(&name(part), dims);
+        }
+        let [scale, shift] = [scale, shift].map(|part| name(&format!("LayerNorm.{part}")));
+        builder.tensor(&scale, &[HIDDEN]);
+        builder.tensor(&shift, &[HIDDEN]);
+        builder.tensor("cls.predictions.bias", &[WORDS]);
+        let head = builder.open().unwrap().mlm_head().unwrap().unwrap();
+        assert_eq!(head.weight, numbers(&name("dense.weight"), HIDDEN * HIDDEN));
+        assert_eq!(head.bias, numbers(&name("dense.bias"), HIDDEN));
+        assert_eq!(head.norm.weight, numbers(&scale, HIDDEN));
+        assert_eq!(head.norm.bias, numbers(&shift, HIDDEN));
+        assert_eq!(head.output_bias, numbers("cls.predictions.bias", WORDS));
+    }
+}

@@ -4,7 +4,8 @@ use super::*;
 use crate::model::{Freezing, Trainable};
 use turnwise_encoder::{
     Network,
-    network::{Activation, Shape},
+    folder::MlmHead,
+    network::{Activation, Norm, Shape},
 };
 
 /// Returns `f(W·x + b)`. The two parameters in `heads` are `W` and `b`.
@@ -97,11 +98,33 @@ fn self_distillation_equals_its_formula() {
 
 #[test]
 fn mlm_equals_its_formula() {
+    assert!(Mlm::new(&trainable(0), None, None, 1).is_err());
+    check_mlm(None);
+}
+
+#[test]
+fn mlm_continues_the_prediction_head_of_the_checkpoint() {
+    let numbers = |seed: f32, count: usize| (0..count).map(|n| (n as f32 * seed).sin()).collect::<Vec<f32>>();
+    let norm = Norm { weight: numbers(0.3, WIDTH), bias: numbers(0.5, WIDTH) };
+    // The last five words were added to the vocabulary later.
+    let head = MlmHead {
+        weight: numbers(0.7, WIDTH * WIDTH),
+        bias: numbers(0.9, WIDTH),
+        norm,
+        output_bias: numbers(1.1, 45),
+    };
+    let heads = check_mlm(Some(head.clone()));
+    assert_eq!(heads[..2], [head.weight, head.bias]);
+    assert_eq!(heads[2], [head.norm.weight, head.norm.bias].concat());
+    assert_eq!(heads[3], [head.output_bias, vec![0.0; 5]].concat());
+}
+
+/// Checks the loss of the masked language model with a prediction head. Returns the parameters of the head.
+fn check_mlm(head: Option<MlmHead>) -> Vec<Vec<f32>> {
     let mut data = data();
     data.mask = Some(3);
     let model = trainable(0);
-    assert!(Mlm::new(&model, None, None, 1).is_err());
-    let words = Mlm::new(&model, data.mask, None, 1).unwrap();
+    let words = Mlm::new(&model, data.mask, head, 1).unwrap();
     let mut drawn = examples(&words, &data, &(0..20).collect::<Vec<_>>());
     let prepared = words.prepare(&data, &mut drawn).unwrap();
     let (packed, shape) = (&prepared.packed, prepared.shape());
@@ -154,6 +177,7 @@ fn mlm_equals_its_formula() {
         expected -= weight * (scores[*word as usize].exp() / all).ln();
     }
     assert!((loss - expected).abs() < 1e-4, "{loss} {expected}");
+    words.heads().iter().map(|head| head.numbers().unwrap()).collect()
 }
 
 #[test]
