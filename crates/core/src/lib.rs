@@ -20,6 +20,7 @@
 pub mod error;
 pub mod files;
 pub mod ids;
+mod named;
 pub mod numbers;
 pub mod random;
 pub mod script;

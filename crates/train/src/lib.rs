@@ -43,31 +43,3 @@ pub mod trainer;
 mod unique;
 
 pub use run::{Outcome, RunObserver, RunOptions, run, sweep};
-
-/// Defines an enum with names for the command line and recipe files. Each name must be the
-/// identifier of its variant in kebab case, because serde derives the same name for recipe files.
-macro_rules! named_enum {
-    (
-        $(#[$attribute:meta])*
-        pub enum $type:ident: $kind:literal { $($(#[$of_variant:meta])* $variant:ident = $name:literal),* $(,)? }
-    ) => {
-        $(#[$attribute])*
-        #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
-        #[serde(rename_all = "kebab-case")]
-        pub enum $type {
-            $($(#[$of_variant])* $variant),*
-        }
-
-        impl std::str::FromStr for $type {
-            type Err = turnwise_core::error::Error;
-
-            fn from_str(text: &str) -> turnwise_core::error::Result<Self> {
-                match text {
-                    $($name => Ok($type::$variant),)*
-                    _ => Err(turnwise_core::error::Error::unknown_name($kind, text, [$($name),*])),
-                }
-            }
-        }
-    };
-}
-pub(crate) use named_enum;

@@ -6,8 +6,11 @@ use candle_core::{CpuStorage, DType, InplaceOp1, Layout, Tensor, bail};
 use rayon::prelude::*;
 use turnwise_kernels::training;
 
-use super::{device, gradients::Gradients, model::Parameter, named_enum, ops::values_of};
-use turnwise_core::error::{Error, Result};
+use super::{device, gradients::Gradients, model::Parameter, ops::values_of};
+use turnwise_core::{
+    error::{Error, Result},
+    named_enum,
+};
 
 /// Settings of the optimizer.
 #[derive(Debug, Clone, Copy, PartialEq)]

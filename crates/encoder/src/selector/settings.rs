@@ -1,9 +1,10 @@
 //! Settings of a selector: how it reads a context and a response.
 
-use std::str::FromStr;
-
 use serde::{Deserialize, Serialize};
-use turnwise_core::error::{Error, Result};
+use turnwise_core::{
+    error::{Error, Result},
+    named_enum,
+};
 
 /// Settings of a selector.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
@@ -78,96 +79,68 @@ impl SentenceSettings {
     }
 }
 
-/// Defines an enum whose variants have names in files and on the command line.
-macro_rules! named {
-    ($(#[$of_type:meta])* $type:ident, $kind:literal: $($(#[$of:meta])* $variant:ident = $name:literal),* $(,)?) => {
-        $(#[$of_type])*
-        #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-        pub enum $type {
-            $($(#[$of])* #[serde(rename = $name)] $variant),*
-        }
-
-        impl $type {
-            /// All variants.
-            pub const ALL: &[$type] = &[$($type::$variant),*];
-
-            /// Returns the name in files and on the command line.
-            pub const fn name(self) -> &'static str {
-                match self {
-                    $($type::$variant => $name),*
-                }
-            }
-        }
-
-        impl FromStr for $type {
-            type Err = Error;
-
-            fn from_str(text: &str) -> Result<Self> {
-                let all = $type::ALL.iter().copied();
-                all.clone().find(|known| known.name() == text)
-                    .ok_or_else(|| Error::unknown_name($kind, text, all.map($type::name)))
-            }
-        }
-    };
-}
-
-named! {
+named_enum! {
     /// Representation of the context turns in the input of a selector.
-    History, "kind of history":
-    /// The tokens of all turns (a cross-encoder). The oldest tokens of a long context are cut off.
-    #[default]
-    Tokens = "tokens",
-    /// One sentence vector per turn.
-    Sentences = "sentences",
+    pub enum History: "kind of history" {
+        /// The tokens of all turns (a cross-encoder). The oldest tokens of a long context are cut off.
+        #[default]
+        Tokens = "tokens",
+        /// One sentence vector per turn.
+        Sentences = "sentences",
+    }
 }
 
-named! {
+named_enum! {
     /// Layers that compute the score of a response from the hidden states.
-    HeadKind, "head":
-    /// The head of BERT for sequence classification: a square layer with tanh on the first token, and a scoring layer.
-    Pooler = "pooler",
-    /// A single scoring layer on the first token.
-    Cls = "cls",
-    /// A single scoring layer on the first token, plus three similarities of the context and the response, each
-    /// multiplied by a trained scale. For them, the response, each turn, and the end of the context as one text are
-    /// encoded separately, as by an encoder. The first is the smooth maximum of the cosines of the turns, the second is
-    /// the cosine of the context, and the third compares the tokens of the context and the response.
-    #[default]
-    Matching = "matching",
+    pub enum HeadKind: "head" {
+        /// The head of BERT for sequence classification: a square layer with tanh on the first token, and a scoring layer.
+        Pooler = "pooler",
+        /// A single scoring layer on the first token.
+        Cls = "cls",
+        /// A single scoring layer on the first token, plus three similarities of the context and the response, each
+        /// multiplied by a trained scale. For them, the response, each turn, and the end of the context as one text are
+        /// encoded separately, as by an encoder. The first is the smooth maximum of the cosines of the turns, the second is
+        /// the cosine of the context, and the third compares the tokens of the context and the response.
+        #[default]
+        Matching = "matching",
+    }
 }
 
-named! {
+named_enum! {
     /// Token between the context turns.
-    Divider, "divider":
-    /// The token `[EOU]` (end of utterance) after every turn.
-    #[default]
-    Eou = "eou",
-    /// No token.
-    None = "none",
+    pub enum Divider: "divider" {
+        /// The token `[EOU]` (end of utterance) after every turn.
+        #[default]
+        Eou = "eou",
+        /// No token.
+        None = "none",
+    }
 }
 
-named! {
+named_enum! {
     /// Special tokens around the tokens of a turn that becomes a sentence vector.
-    Frame, "frame":
-    /// `[CLS] … [SEP]`, the frame of a text.
-    #[default]
-    ClsSep = "cls-sep",
-    /// `[CLS] … [EOU]`.
-    ClsEou = "cls-eou",
-    /// `… [EOU]`.
-    Eou = "eou",
-    /// No special tokens.
-    None = "none",
+    pub enum Frame: "frame" {
+        /// `[CLS] … [SEP]`, the frame of a text.
+        #[default]
+        ClsSep = "cls-sep",
+        /// `[CLS] … [EOU]`.
+        ClsEou = "cls-eou",
+        /// `… [EOU]`.
+        Eou = "eou",
+        /// No special tokens.
+        None = "none",
+    }
 }
 
-named! {
+named_enum! {
     /// Pooling of the tokens of a turn into a sentence vector.
-    SentencePooling, "pooling":
-    /// Mean of all tokens, special tokens included.
-    #[default]
-    Mean = "mean",
-    /// The first token.
-    Cls = "cls",
+    pub enum SentencePooling: "pooling" {
+        /// Mean of all tokens, special tokens included.
+        #[default]
+        Mean = "mean",
+        /// The first token.
+        Cls = "cls",
+    }
 }
 
 impl SelectorSettings {

@@ -22,10 +22,9 @@ use super::{
 use crate::{
     data::{TrainingSet, TurnTokens},
     model::Packed,
-    named_enum,
     ops::pool,
 };
-use turnwise_core::{error::Result, random::Random};
+use turnwise_core::{error::Result, named_enum, random::Random};
 use turnwise_encoder::{Part, Sequence, network::Table};
 
 pub static DIAL2VEC: Definition = Definition {

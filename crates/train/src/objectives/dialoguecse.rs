@@ -19,12 +19,12 @@ use super::{
 use crate::{
     data::TrainingSet,
     model::{Packed, Parameter},
-    named_enum,
     ops::pool,
     recipe::Given,
 };
 use turnwise_core::{
     error::{Error, Result},
+    named_enum,
     random::Random,
 };
 use turnwise_encoder::{Part, Sequence, network::Activation};

@@ -34,8 +34,9 @@ impl BaseModel {
         let model = &recipe.model;
         let found = resolve(model, models).map_err(|e| match Recipe::that_leaves(model) {
             None => e,
-            Some(name) => Error::input(format!("base model not found: {model}"))
-                .with_hint(format!("create it first: `turnwise train {name} -o runs/{name}`")),
+            Some(name) => Error::input(format!("base model not found: {model}")).with_hint(format!(
+                "create it first, with the same --data: `turnwise train {name} -o runs/{name}`"
+            )),
         })?;
         if statics::is_static(&found.path) {
             let name = &found.name;

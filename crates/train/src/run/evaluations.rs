@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::named_enum;
+use turnwise_core::named_enum;
 use turnwise_core::stats::mean_and_deviation;
 pub use turnwise_eval::halves::MIN_HELD_OUT;
 
