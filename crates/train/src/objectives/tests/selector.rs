@@ -337,6 +337,32 @@ fn relevance_equals_its_formula() {
 }
 
 #[test]
+fn relevance_reads_sentence_vectors() {
+    let data = data();
+    let sentences = SentenceSettings { max_tokens: 12, ..SentenceSettings::default() };
+    let relevance = Relevance::new(3, layout(40, Some(sentences)), WIDTH, None, 3, &Device::Cpu).unwrap();
+    let mut drawn = examples(&relevance, &data, &(0..20).collect::<Vec<_>>());
+    let prepared = relevance.prepare(&data, &mut drawn).unwrap();
+    let utterances = prepared.utterances.as_ref().unwrap();
+    let mut places = utterances.places.iter();
+    for (n, (location, _)) in drawn.iter().enumerate() {
+        // One vector per turn of the context, each followed by [EOU].
+        let (dialogue, turn) = (data.dialogue(location.dialogue).unwrap(), location.turn as usize);
+        let start = prepared.packed.starts[n];
+        for (m, own) in dialogue[turn.saturating_sub(3)..turn].iter().enumerate() {
+            let (row, utterance) = *places.next().unwrap();
+            assert_eq!(row as usize, start + 1 + 2 * m);
+            assert_eq!(prepared.packed.sequences[n].ids[2 + 2 * m], EOU);
+            let ids = &utterances.packed.sequences[utterance as usize].ids;
+            assert_eq!(*ids, [&[CLS], own.ids.as_slice(), &[SEP]].concat());
+        }
+    }
+    assert!(places.next().is_none());
+    let (loss, _) = checked(&prepared, relevance.heads());
+    assert!(loss.is_finite() && loss > 0.5, "{loss}");
+}
+
+#[test]
 fn post_training_masks_the_sequences_that_relevance_classifies() {
     let mut data = data();
     (data.mask, data.end_of_utterance) = (Some(3), Some(EOU));
