@@ -122,6 +122,20 @@ fn a_selector_chooses_replies_and_reranks() {
     t.write("macros.txt", "I blocked your card.\n\nYour parcel is on its way.\nok\n");
     let plain = t.json("respond -i chats --context chat.txt");
     assert_eq!(plain["schema"], "turnwise/respond/1");
+    // JSON in an unknown layout is not read as lines of text.
+    t.write("unknown.json", "[{\"role\": \"user\", \"content\": \"my card was stolen\"}]");
+    t.run("respond -i chats --context unknown.json")
+        .says(3, &["unknown.json looks like JSON, but is not a dialogue in a known format", "\"messages\""]);
+    fs::write(t.path("latin1.txt"), b"caf\xe9\n").unwrap();
+    for option in ["--context", "--turn hello --candidates"] {
+        t.run(&format!("respond -i chats {option} latin1.txt"))
+            .says(3, &["latin1.txt: invalid UTF-8 at byte 3", "iconv"]);
+    }
+    // What was already said is no suggestion.
+    let reply = plain["replies"][0]["text"].as_str().unwrap();
+    t.write("said.txt", &format!("hello\n{}\nmy card was stolen\n", reply.to_uppercase()));
+    let again = t.json("respond -i chats --context said.txt -k 50");
+    assert!(again["replies"].as_array().unwrap().iter().all(|other| other["text"] != reply), "{again}");
     let chosen = t.json("respond -i chats --context chat.txt --selector ./replies -k 3");
     let replies = chosen["replies"].as_array().unwrap();
     assert_eq!(replies.len(), 3);

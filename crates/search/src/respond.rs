@@ -243,7 +243,9 @@ impl Searcher {
             window: ANSWER_WINDOW,
             ..SearchRequest::default()
         })?;
-        let mut seen = HashSet::new();
+        let same = |text: &str| text.trim().to_lowercase();
+        // A reply that was already given is no suggestion.
+        let mut seen: HashSet<String> = request.context.iter().map(|turn| same(turn)).collect();
         let mut replies = Vec::new();
         for hit in found.hits {
             let answers = |turn: &&Turn| {
@@ -251,7 +253,7 @@ impl Searcher {
                 other_speaker && request.role.as_ref().is_none_or(|role| turn.role.as_ref() == Some(role))
             };
             let Some(turn) = hit.after.iter().find(answers) else { continue };
-            if turn.text.trim().is_empty() || !seen.insert(turn.text.trim().to_lowercase()) {
+            if turn.text.trim().is_empty() || !seen.insert(same(&turn.text)) {
                 continue;
             }
             replies.push(Reply {

@@ -322,6 +322,9 @@ Rankers:
                          most similar token of the candidate, averaged
   matching, matching:NAME
                          the model's top 50, reranked by DialogueCSE's matching-guided similarity
+  selector:MODEL         a selector (`turnwise train selector`) or a cross-encoder; only in `bench response`;
+                         selector:MODEL+last-3 reads the last three turns of a context, and
+                         selector:MODEL+last-512-tokens its last 512 tokens
   lda, lda:TOPICS        LDA (default of TOPICS: the number of classes in the data; without classes, 50)
   vectors:FILE.npy       your own vectors, one row per text or dialogue in the order of the data; for
                          `bench response` and `bench adhoc`, one row per document, then one per query

@@ -1,6 +1,6 @@
 //! `turnwise respond`: suggests replies to a conversation.
 
-use super::search::{encoder_of, speaker, turns_of, with_selector};
+use super::search::{encoder_of, read_text, speaker, turns_of, with_selector};
 use crate::cli::{args::RespondArgs, prelude::*};
 use turnwise_search::{Replies, Reply, RespondRequest};
 
@@ -41,7 +41,7 @@ pub(super) fn run(args: &RespondArgs, context: &Context<'_>) -> Result<()> {
 
 /// Reads the candidates from a file, one per line. Blank lines are skipped.
 fn candidates(file: &Path) -> Result<Vec<String>> {
-    let text = std::fs::read_to_string(file).at("read", file)?;
+    let text = read_text(std::fs::File::open(file).at("open", file)?, &file.display().to_string())?;
     let lines: Vec<String> =
         text.lines().map(str::trim).filter(|line| !line.is_empty()).map(str::to_owned).collect();
     match lines.len() {

@@ -24,6 +24,7 @@ built_in! {
     "places-mdc"
     "response-post-training" "response-sentences" "response-tokens"
     "responses-chinese" "responses-ubuntu"
+    "selector-ubuntu"
     "siamese-m-ecd" "siamese-m-jddc" "siamese-m-mdc" "siamese-s-ecd" "siamese-s-jddc" "siamese-s-mdc"
     "surroundings-chinese" "surroundings-mdc"
     "words-ecd" "words-jddc" "words-mdc"

@@ -192,6 +192,12 @@ impl SelectorRecipe {
         }
     }
 
+    /// Returns true if sentence-transformers can load the selector.
+    pub fn is_cross_encoder(self) -> bool {
+        self.history.unwrap_or_default() == History::Tokens
+            && self.head.unwrap_or_default() == HeadKind::Pooler
+    }
+
     /// Returns the name of a given setting of sentence vectors that has no effect, because the context turns are tokens.
     fn unused(&self) -> Option<&'static str> {
         if self.history == Some(History::Sentences) {

@@ -1,7 +1,10 @@
 //! Model card: the `README.md` in the folder of a trained model.
 
 use super::{Gain, evaluations::Selection};
-use crate::{objectives::Output, recipe::ResolvedRecipe};
+use crate::{
+    objectives::Output,
+    recipe::{ResolvedRecipe, SelectorRecipe},
+};
 
 /// Facts of a run for the model card.
 pub(super) struct Card<'a> {
@@ -37,6 +40,12 @@ impl Card<'_> {
         });
         let objective = recipe.file.objective.definition();
         let selected = match recipe.select {
+            // Without a score, there was nothing to select by.
+            Selection::LabelFree
+                if self.agreements.is_none() && !self.gains.iter().any(Gain::is_held_out) =>
+            {
+                ""
+            }
             Selection::LabelFree => ", selected without labels",
             Selection::Dev => ", selected by the labels of the tasks below",
             Selection::Last => "",
@@ -73,9 +82,9 @@ impl Card<'_> {
                 objective.benchmark,
                 recipe.file.model,
                 gains = self.gains_table(),
-                loads = match recipe.trains_through_inputs() {
-                    true => "",
-                    false => {
+                loads = match recipe.file.selector.is_some_and(SelectorRecipe::is_cross_encoder) {
+                    false => "",
+                    true => {
                         "It also works with sentence-transformers (`CrossEncoder(\"FOLDER\")`); in the context, every turn ends with \
                          `[EOU]`. "
                     }

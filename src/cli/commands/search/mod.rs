@@ -129,8 +129,23 @@ pub(super) fn encoder_of(recipe: &Recipe, index: &str, context: &Context<'_>) ->
     Ok(Arc::from(encoder))
 }
 
-/// Maximum number of bytes to read from a context file that is not a dialogue; the rest is ignored.
+/// Maximum number of bytes of a text file that is not a dialogue.
 const MOST_BYTES: u64 = 64 << 20;
+
+/// Reads a text file of limited size. Returns an error if it is not UTF-8.
+pub(super) fn read_text(input: impl Read, name: &str) -> Result<String> {
+    let mut bytes = Vec::new();
+    input.take(MOST_BYTES + 1).read_to_end(&mut bytes).at("read", Path::new(name))?;
+    if bytes.len() as u64 > MOST_BYTES {
+        return Err(
+            Error::input(format!("{name} has more than {} MB", MOST_BYTES >> 20)).with_hint("split the file")
+        );
+    }
+    String::from_utf8(bytes).map_err(|e| {
+        Error::data(format!("{name}: invalid UTF-8 at byte {}", e.utf8_error().valid_up_to()))
+            .with_hint("convert it, for example with `iconv -f LATIN1 -t UTF-8`")
+    })
+}
 
 /// Returns the turns of a dialogue file, or the lines of any other file. Turns and lines without text are skipped.
 fn turns_of_file(file: &Path, context: &Context<'_>) -> Result<Vec<String>> {
@@ -139,8 +154,14 @@ fn turns_of_file(file: &Path, context: &Context<'_>) -> Result<Vec<String>> {
     let turns: Vec<String> = match read_dialogue(input, context)? {
         Ok(dialogue) => dialogue.turns.into_iter().map(|turn| turn.text).collect(),
         Err(input) => {
-            let mut text = String::new();
-            input.into_stream().take(MOST_BYTES).read_to_string(&mut text).at("read", file)?;
+            let text = read_text(input.into_stream(), &name)?;
+            if text.trim_start().starts_with(['{', '[']) {
+                return Err(Error::data(format!("{name} looks like JSON, but is not a dialogue in a known format"))
+                    .with_hint(
+                        "write {\"messages\": [{\"role\": \"user\", \"content\": \"…\"}]}, or one turn per line; `turnwise \
+                         corpus formats` lists all formats",
+                    ));
+            }
             text.lines().map(str::to_owned).collect()
         }
     };

@@ -3,6 +3,7 @@
 use crate::cli::prelude::*;
 use turnwise_eval::significance::mean_and_deviation;
 use turnwise_train::{
+    objectives::{Definition, Output},
     recipe::ResolvedRecipe,
     run::{
         FinishedRun, Gain, Outcome, RUNS, Spent,
@@ -78,7 +79,8 @@ pub(super) fn end(
             Selection::LabelFree if gains.iter().any(Gain::is_held_out) => {
                 " (selected by the held-out dialogues)"
             }
-            Selection::LabelFree => " (selected by the agreement with words)",
+            Selection::LabelFree if agreements.is_some() => " (selected by the agreement with words)",
+            Selection::LabelFree => "",
             Selection::Dev => " (selected by the dev tasks)",
             Selection::Last => "",
         };
@@ -105,9 +107,10 @@ pub(super) fn end(
         ));
     }
     if recipe.file.dev.is_empty() {
+        let Definition { benchmark, output, .. } = recipe.file.objective.definition();
+        let kind = if *output == Output::Selector { "selector" } else { "model" };
         context.printer.suggest(format!(
-            "measure the gain on labeled data: turnwise bench {} -r model:{} -r model:{}, or use --dev during training",
-            recipe.file.objective.definition().benchmark,
+            "measure the gain on labeled data: turnwise bench {benchmark} -r model:{} -r {kind}:{}, or use --dev during training",
             recipe.file.model,
             model.display()
         ));
