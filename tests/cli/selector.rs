@@ -133,7 +133,7 @@ fn a_selector_chooses_replies_and_reranks() {
     }
     // What was already said is no suggestion.
     let reply = plain["replies"][0]["text"].as_str().unwrap();
-    t.write("said.txt", &format!("hello\n{}\nmy card was stolen\n", reply.to_uppercase()));
+    t.write("said.txt", format!("hello\n{}\nmy card was stolen\n", reply.to_uppercase()));
     let again = t.json("respond -i chats --context said.txt -k 50");
     assert!(again["replies"].as_array().unwrap().iter().all(|other| other["text"] != reply), "{again}");
     let chosen = t.json("respond -i chats --context chat.txt --selector ./replies -k 3");

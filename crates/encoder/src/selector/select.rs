@@ -12,7 +12,7 @@ use super::{History, Sample, Selected, Selector, Utterance};
 use crate::{
     InputVectors, Part, Reduction, Vectors,
     backend::pool_into,
-    transformer::{Item, run_items, run_tokens},
+    transformer::{Item, run_items, run_states},
 };
 
 impl Selector {
@@ -126,39 +126,46 @@ impl Selector {
     /// turns and the responses if the head compares them.
     fn encode_alone(&self, samples: &[Tokenized]) -> Result<Vec<Alone>> {
         let (by_turn, scales) = (self.settings().history == History::Sentences, self.head.scales);
-        let (mut turns, mut texts) = (Vec::new(), Vec::new());
+        let mut texts = Vec::new();
         let mut counts = Vec::new();
         for sample in samples {
             let context: Vec<&[u32]> = sample.context.iter().map(Vec::as_slice).collect();
-            let before = turns.len();
+            let before = texts.len();
             if by_turn || scales.is_some() {
-                turns.extend(self.layout.context(&context));
+                texts.extend(self.layout.context(&context));
             }
-            counts.push(turns.len() - before);
+            counts.push(texts.len() - before);
             if scales.is_some() {
                 texts.push(self.layout.whole_context(&context));
                 texts.extend(sample.responses.iter().map(|response| self.layout.utterance(response)));
             }
         }
-        let vectors = self.vectors(&turns)?;
-        let mut rows = vectors.rows();
+        let Some(scales) = scales else {
+            let vectors = self.vectors(&texts)?;
+            let mut rows = vectors.rows();
+            let alone = counts.into_iter().map(|count| {
+                let mut context = Vectors::new(self.backend.hidden());
+                rows.by_ref().take(count).for_each(|row| context.push(row));
+                Alone { context, scores: Vec::new() }
+            });
+            return Ok(alone.collect());
+        };
         let texts = self.texts(&texts)?;
-        let mut texts = texts.as_slice();
+        let mut rest = texts.as_slice();
         let mut all = Vec::with_capacity(samples.len());
         for (sample, count) in samples.iter().zip(counts) {
+            let (turns, more) = rest.split_at(count);
+            let (whole, more) = more.split_at(1);
+            let (responses, more) = more.split_at(sample.responses.len());
+            rest = more;
             let mut context = Vectors::new(self.backend.hidden());
-            rows.by_ref().take(count).for_each(|row| context.push(row));
-            let mut scores = Vec::new();
-            if let (Some(scales), Some((whole, rest))) = (scales, texts.split_first()) {
-                let (responses, rest) = rest.split_at(sample.responses.len());
-                texts = rest;
-                let score = |response: &Text| {
-                    scales.turns * similarity(&context, &response.vector)
-                        + scales.context * cosine(&whole.vector, &response.vector)
-                        + scales.tokens * similarity_of_tokens(&whole.words, &response.words)
-                };
-                scores = responses.par_iter().map(score).collect();
-            }
+            turns.iter().for_each(|turn| context.push(&turn.vector));
+            let score = |response: &Text| {
+                scales.turns * similarity(&context, &response.vector)
+                    + scales.context * cosine(&whole[0].vector, &response.vector)
+                    + scales.tokens * similarity_of_tokens(&whole[0].words, &response.words)
+            };
+            let scores = responses.par_iter().map(score).collect();
             all.push(Alone { context, scores });
         }
         Ok(all)
@@ -166,33 +173,35 @@ impl Selector {
 
     /// Returns the vectors of texts that are encoded separately, and those of their words.
     fn texts(&self, texts: &[Utterance]) -> Result<Vec<Text>> {
-        let (mut items, mut rows) = (Vec::new(), Vec::new());
-        for (input, text) in texts.iter().enumerate() {
-            rows.push(0..text.sequence.len());
-            items.push(Item { input, sequence: text.sequence.clone(), pools: Vec::new() });
-        }
-        let last = [(self.layers, 1.0)];
-        let states = run_tokens(self.backend.as_ref(), &self.budget, &last, &items, &rows)?;
+        let item = |(input, text): (usize, &Utterance)| Item {
+            input,
+            sequence: text.sequence.clone(),
+            pools: Vec::new(),
+        };
+        let items: Vec<Item> = texts.iter().enumerate().map(item).collect();
         // One pass suffices if the vectors depend on the last layer only.
         let pooled = match texts.iter().all(|text| text.terms[0].is_empty()) {
             true => None,
             false => Some(self.vectors(texts)?),
         };
-        let of_text = |(n, (text, states)): (usize, (&Utterance, &Vectors))| {
+        let width = self.backend.hidden();
+        let of_text = |n: usize, states: &[f32]| {
+            let text = &texts[n];
             let vector = match &pooled {
                 Some(pooled) => pooled.row(n).to_vec(),
                 None => {
-                    let mut sum = vec![0.0; states.dim()];
-                    pool_into(&mut sum, states.flat(), &text.terms[1], Reduction::Sum);
+                    let mut sum = vec![0.0; width];
+                    pool_into(&mut sum, states, &text.terms[1], Reduction::Sum);
                     sum
                 }
             };
-            let mut words = Vectors::new(states.dim());
-            text.words.iter().for_each(|row| words.push(states.row(*row as usize)));
+            let mut words = Vectors::new(width);
+            text.words.iter().for_each(|row| words.push(&states[*row as usize * width..][..width]));
             words.normalize();
             Text { vector, words }
         };
-        Ok(texts.par_iter().zip(&states).enumerate().map(of_text).collect())
+        let last = [(self.layers, 1.0)];
+        run_states(self.backend.as_ref(), &self.budget, &last, &items, &of_text)
     }
 
     /// Returns the vectors of texts that are encoded separately.
@@ -350,6 +359,7 @@ fn dot(a: &[f32], b: &[f32]) -> f32 {
 }
 
 /// Vectors of a text that is encoded separately.
+#[derive(Default)]
 struct Text {
     vector: Vec<f32>,
     /// L2-normalized vectors of the words.

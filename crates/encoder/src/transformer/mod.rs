@@ -9,7 +9,7 @@ use std::{borrow::Cow, sync::atomic::AtomicUsize};
 pub(crate) use items::Item;
 use items::{Framing, by_speakers, parts};
 use rayon::prelude::*;
-pub(crate) use run::{run as run_items, run_tokens};
+pub(crate) use run::{run as run_items, run_states};
 use turnwise_core::error::{Error, Result};
 use turnwise_corpus::Dialogue;
 

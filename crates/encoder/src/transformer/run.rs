@@ -66,31 +66,31 @@ pub(crate) fn run(
     Ok(vectors)
 }
 
-/// Computes the weighted sum of the hidden states after `layers` for the tokens `rows` of each item. Returns one row per
-/// token.
-pub(crate) fn run_tokens(
+/// Computes the weighted sum of the hidden states after `layers`, and applies `each` to the states of every item. The
+/// first argument is the index of the item. The result of an item without tokens is the default.
+pub(crate) fn run_states<T: Default + Send>(
     backend: &dyn Backend,
     budget: &AtomicUsize,
     layers: &[(usize, f32)],
     items: &[Item],
-    rows: &[Range<usize>],
-) -> Result<Vec<Vectors>> {
+    each: &(dyn Fn(usize, &[f32]) -> T + Sync),
+) -> Result<Vec<T>> {
     let width = backend.hidden();
     let pieces = in_packs(backend, budget, items, &|pack, batch| {
-        let mut vectors = Vec::with_capacity(pack.len());
+        let mut results = Vec::with_capacity(pack.len());
         backend.mixed(batch, layers, &mut |states| {
             let mut start = 0;
             for item in pack {
-                let rows = &rows[item.input];
-                vectors.push(states[(start + rows.start) * width..(start + rows.end) * width].to_vec());
-                start += item.sequence.len();
+                let end = start + item.sequence.len() * width;
+                results.push(each(item.input, &states[start..end]));
+                start = end;
             }
         })?;
-        Ok(vectors)
+        Ok(results)
     })?;
-    let mut all = vec![Vectors::new(width); items.len()];
-    for (n, vectors) in pieces.into_iter().flat_map(|(pack, vectors)| pack.into_iter().zip(vectors)) {
-        all[n] = Vectors::from_flat(width, vectors).unwrap_or_else(|| Vectors::new(width));
+    let mut all: Vec<T> = items.iter().map(|_| T::default()).collect();
+    for (n, result) in pieces.into_iter().flat_map(|(pack, results)| pack.into_iter().zip(results)) {
+        all[n] = result;
     }
     Ok(all)
 }
@@ -170,7 +170,12 @@ impl Transformer {
             .collect::<Result<_>>()?;
         let (items, outputs): (Vec<Item>, Vec<(Range<usize>, TokenVectors)>) = inputs.into_iter().unzip();
         let (rows, mut outputs): (Vec<Range<usize>>, Vec<TokenVectors>) = outputs.into_iter().unzip();
-        let vectors = run_tokens(self.backend.as_ref(), &self.budget, layers, &items, &rows)?;
+        let width = self.backend.hidden();
+        let of_tokens = |n: usize, states: &[f32]| {
+            let wanted = rows[n].start * width..rows[n].end * width;
+            Vectors::from_flat(width, states[wanted].to_vec()).unwrap_or_default()
+        };
+        let vectors = run_states(self.backend.as_ref(), &self.budget, layers, &items, &of_tokens)?;
         for (n, (vectors, output)) in vectors.into_iter().zip(&mut outputs).enumerate() {
             if vectors.flat().iter().any(|v| !v.is_finite()) {
                 return Err(not_finite(&format!("the tokens of input {}", n + 1)));
