@@ -104,18 +104,35 @@ pub(crate) fn selector(
     let (name, path) = match Path::new(name).join("recipe.toml").is_file() && of_run.is_dir() {
         true => (name_of(&of_run), of_run),
         false => {
-            let found = context.model(name)?;
+            let found = context.model(name).map_err(|e| {
+                e.with_hint(format!(
+                    "a selector is the folder of a run of `turnwise train selector`, such as runs/replies; `turnwise model \
+                     pull {name}` downloads a cross-encoder from the Hugging Face Hub"
+                ))
+            })?;
             (found.name, found.path)
         }
     };
     if !is_selector(&path) {
-        return Err(Error::input(format!("{} is not a selector, but an encoder", path.display())).with_hint(
-            "train a selector with `turnwise train selector`, or use a cross-encoder of sentence-transformers",
-        ));
+        let is_model = path.join("config.json").is_file();
+        let what = if is_model { "not a selector, but an encoder" } else { "not the folder of a selector" };
+        let hint = match run_in(&path) {
+            Some(run) => format!("use the folder of a run, such as {}", run.display()),
+            None => "train a selector with `turnwise train selector`, or use a cross-encoder of sentence-transformers"
+                .to_owned(),
+        };
+        return Err(Error::input(format!("{} is {what}", path.display())).with_hint(hint));
     }
     let selector = Selector::open(&name, &path, device, precision)?;
     context.printer.detail(format!("{name} from {}: {}", path.display(), selector.describe()));
     Ok(selector)
+}
+
+/// Returns the first subfolder that is the folder of a training run.
+fn run_in(folder: &Path) -> Option<PathBuf> {
+    let entries = std::fs::read_dir(folder).ok()?;
+    let runs = entries.filter_map(|entry| Some(entry.ok()?.path()));
+    runs.filter(|path| path.join("recipe.toml").is_file()).min()
 }
 
 /// Returns whether a model is static, that is, has no neural network. The precision of a static model cannot be chosen.

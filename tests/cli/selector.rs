@@ -57,7 +57,9 @@ fn a_selector_is_trained_evaluated_and_saved() {
     assert!(recipe.contains("first_weight = 0.25") && recipe.contains("max_tokens = 64"), "{recipe}");
     t.run("bench response responses.jsonl -r selector:./small")
         .says(2, &["small is not a selector, but an encoder"]);
-    t.run("bench response responses.jsonl -r selector").says(2, &["selector:DIR"]);
+    for ranker in ["selector", "selector:"] {
+        t.run(&format!("bench response responses.jsonl -r {ranker}")).says(2, &["selector:DIR"]);
+    }
 }
 
 #[test]
@@ -119,7 +121,7 @@ fn a_selector_chooses_replies_and_reranks() {
     t.ok(&format!("ingest -i chats {SAMPLES} --no-encode"));
     t.ok("encode -i chats --model ./small");
     t.write("chat.txt", "hello\nmy card was stolen\n");
-    t.write("macros.txt", "I blocked your card.\n\nYour parcel is on its way.\nok\n");
+    t.write("macros.txt", "I blocked your card.\n\nYour parcel is on its way.\nok\nok\n");
     let plain = t.json("respond -i chats --context chat.txt");
     assert_eq!(plain["schema"], "turnwise/respond/1");
     // JSON in an unknown layout is not read as lines of text.
@@ -149,10 +151,13 @@ fn a_selector_chooses_replies_and_reranks() {
     assert!(agents["replies"].as_array().unwrap().iter().all(|r| r["said"]["turn"]["role"] == "agent"));
     // Candidates need no index with vectors, and the numbers are lines without the blank ones.
     let best = t.json("respond -i chats --context chat.txt --selector ./replies --candidates macros.txt");
+    let without_index = t.json("respond --context chat.txt --selector ./replies --candidates macros.txt");
+    assert_eq!(without_index["replies"], best["replies"]);
     let mut candidates: Vec<u64> =
         best["replies"].as_array().unwrap().iter().map(|r| r["candidate"].as_u64().unwrap()).collect();
     candidates.sort_unstable();
-    assert_eq!(candidates, [0, 1, 2]);
+    // Lines from 0, without the blank and the repeated one.
+    assert_eq!(candidates, [0, 2, 3]);
     t.run("respond -i chats hello --selector ./replies").says(0, &[]);
     let outcome = t.run("respond -i chats hello");
     assert!(
@@ -196,6 +201,8 @@ fn wrong_uses_of_selectors_are_reported() {
             vec!["only with a query and for utterances"],
         ),
         ("search -i chats x --rerank selector:./small", vec!["is not a selector, but an encoder"]),
+        ("respond -i chats x --selector .", vec![". is not the folder of a selector", "such as ./replies"]),
+        ("respond -i chats x --selector runs/nothere", vec!["such as runs/replies"]),
         ("respond -i chats --context blank.txt", vec!["blank.txt has no text"]),
         ("respond -i chats hello --candidates blank.txt", vec!["blank.txt has no text"]),
         ("respond -i chats", vec!["required"]),

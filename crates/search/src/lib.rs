@@ -62,7 +62,7 @@ pub use fuse::{BM25_HALF_SCORE, EARLIER_HALF_SCORE, RankedScore};
 pub use request::{
     Fusion, FusionMethod, FusionOptions, Group, HitKind, Mode, Rerank, RerankMethod, SearchRequest,
 };
-pub use respond::{Replies, Reply, ReplySource, RespondRequest};
+pub use respond::{Replies, Reply, ReplySource, RespondRequest, rank_replies};
 pub use response::{Candidates, EffectiveQuery, Hit, Response, SCHEMA, Timings, WeightedText};
 pub use scan::statistics;
 pub use stretch::Stretch;

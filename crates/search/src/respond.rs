@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::{Mode, SearchRequest, Searcher, query::weights};
 use turnwise_core::{Error, Result, numbers::counted, vectors::cosine};
 use turnwise_corpus::{Role, Turn, filter::Filter};
-use turnwise_encoder::TextOptions;
+use turnwise_encoder::{TextOptions, selector::Selector};
 
 /// A request for replies to a conversation.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -108,7 +108,7 @@ impl RespondRequest {
     pub fn check(&self) -> Result<()> {
         let wrong = |message: &str, hint: &str| Err(Error::input(message).with_hint(hint));
         if self.context.iter().all(|turn| turn.trim().is_empty()) {
-            let hint = "pass the previous turns as `context`, a list of texts";
+            let hint = "give at least one turn with text";
             return wrong("there is nothing to answer", hint);
         }
         if self.k == 0 || self.k > MAX_REPLIES || self.candidates.len() > MAX_REPLIES {
@@ -130,66 +130,74 @@ impl RespondRequest {
     }
 }
 
+/// Ranks the candidates of a request by a selector. No index is needed. Returns an error if the request is invalid.
+pub fn rank_replies(selector: &Selector, request: &RespondRequest) -> Result<Replies> {
+    timed(request, || select_candidates(selector, request))
+}
+
+/// Checks a request, finds the replies and their warnings by `find`, and measures the time.
+fn timed(
+    request: &RespondRequest,
+    find: impl FnOnce() -> Result<(Vec<Reply>, Vec<String>)>,
+) -> Result<Replies> {
+    request.check()?;
+    let started = Instant::now();
+    let (replies, warnings) = find()?;
+    let milliseconds = started.elapsed().as_secs_f64() * 1e3;
+    Ok(Replies { schema: "turnwise/respond/1", replies, warnings, milliseconds })
+}
+
+/// Ranks the given candidates by a selector. Also returns warnings about texts that are too long.
+fn select_candidates(selector: &Selector, request: &RespondRequest) -> Result<(Vec<Reply>, Vec<String>)> {
+    let candidates = request.candidates.iter().enumerate();
+    let replies =
+        candidates.map(|(n, text)| Reply { text: text.clone(), score: 0.0, candidate: Some(n), said: None });
+    selected(selector, request, replies.collect())
+}
+
+/// Scores replies by a selector, and returns the best. Also returns warnings about texts that are too long.
+fn selected(
+    selector: &Selector,
+    request: &RespondRequest,
+    replies: Vec<Reply>,
+) -> Result<(Vec<Reply>, Vec<String>)> {
+    if replies.is_empty() {
+        return Ok((replies, Vec::new()));
+    }
+    let context: Vec<&str> = request.context.iter().map(String::as_str).collect();
+    let texts: Vec<&str> = replies.iter().map(|reply| reply.text.as_str()).collect();
+    let selected = selector.select(&context, &texts)?;
+    let mut scored: Vec<(f32, Reply)> = selected.outputs.iter().copied().zip(replies).collect();
+    // A stable sort keeps the order of equal scores. An empty reply is never the best one.
+    let is_blank = |reply: &Reply| reply.text.trim().is_empty();
+    scored.sort_by(|a, b| is_blank(&a.1).cmp(&is_blank(&b.1)).then(b.0.total_cmp(&a.0)));
+    scored.truncate(request.k);
+    let score = |(output, reply): (f32, Reply)| Reply { score: selector.activation().apply(output), ..reply };
+    let mut warnings = Vec::new();
+    if selected.cut_responses > 0 {
+        warnings.push(format!(
+            "the selector read only the beginning of {}: too long",
+            counted(selected.cut_responses as u64, "candidate")
+        ));
+    }
+    Ok((scored.into_iter().map(score).collect(), warnings))
+}
+
 impl Searcher {
     /// Suggests replies to a conversation. Returns an error if the request is invalid, if the index cannot be
     /// searched in the requested mode, or if candidates are given and the index has no vectors.
     pub fn respond(&self, request: &RespondRequest) -> Result<Replies> {
-        request.check()?;
-        let started = Instant::now();
-        let (replies, warnings) = match request.candidates.is_empty() {
-            true => self.find_answers(request)?,
-            false if self.selects(request) => self.select_candidates(request)?,
-            false => (self.rank_candidates(request)?, Vec::new()),
+        let find = || match request.candidates.is_empty() {
+            true => self.find_answers(request),
+            false if self.selects(request) => select_candidates(self.selector()?, request),
+            false => Ok((self.rank_candidates(request)?, Vec::new())),
         };
-        Ok(Replies {
-            schema: "turnwise/respond/1",
-            replies,
-            warnings,
-            milliseconds: started.elapsed().as_secs_f64() * 1e3,
-        })
+        timed(request, find)
     }
 
     /// Returns true if a selector chooses the replies.
     fn selects(&self, request: &RespondRequest) -> bool {
         request.select.unwrap_or(self.selector.is_some())
-    }
-
-    /// Ranks the given candidates by the selector. Also returns warnings about texts that are too long.
-    fn select_candidates(&self, request: &RespondRequest) -> Result<(Vec<Reply>, Vec<String>)> {
-        let candidates = request.candidates.iter().enumerate();
-        let replies = candidates.map(|(n, text)| Reply {
-            text: text.clone(),
-            score: 0.0,
-            candidate: Some(n),
-            said: None,
-        });
-        self.selected(request, replies.collect())
-    }
-
-    /// Scores replies by the selector, and returns the best. Also returns warnings about texts that are too long.
-    fn selected(&self, request: &RespondRequest, replies: Vec<Reply>) -> Result<(Vec<Reply>, Vec<String>)> {
-        let selector = self.selector()?;
-        if replies.is_empty() {
-            return Ok((replies, Vec::new()));
-        }
-        let context: Vec<&str> = request.context.iter().map(String::as_str).collect();
-        let texts: Vec<&str> = replies.iter().map(|reply| reply.text.as_str()).collect();
-        let selected = selector.select(&context, &texts)?;
-        let mut scored: Vec<(f32, Reply)> = selected.outputs.iter().copied().zip(replies).collect();
-        // A stable sort keeps the order of equal scores. An empty reply is never the best one.
-        let is_blank = |reply: &Reply| reply.text.trim().is_empty();
-        scored.sort_by(|a, b| is_blank(&a.1).cmp(&is_blank(&b.1)).then(b.0.total_cmp(&a.0)));
-        scored.truncate(request.k);
-        let score =
-            |(output, reply): (f32, Reply)| Reply { score: selector.activation().apply(output), ..reply };
-        let mut warnings = Vec::new();
-        if selected.cut_responses > 0 {
-            warnings.push(format!(
-                "the selector read only the beginning of {}: too long",
-                counted(selected.cut_responses as u64, "candidate")
-            ));
-        }
-        Ok((scored.into_iter().map(score).collect(), warnings))
     }
 
     /// Ranks the given candidates by their cosine with the context.
@@ -267,7 +275,7 @@ impl Searcher {
         if !selects {
             return Ok((replies, found.warnings));
         }
-        let (replies, warnings) = self.selected(request, replies)?;
+        let (replies, warnings) = selected(self.selector()?, request, replies)?;
         Ok((replies, [found.warnings, warnings].concat()))
     }
 

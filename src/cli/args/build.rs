@@ -7,6 +7,7 @@ use clap::{Args, Subcommand, ValueEnum};
 use super::{
     EncoderArgs, InputArgs, ReadArgs, TokenArgs, at_least_one, encoder::describe_for_benchmarks, parse_value,
 };
+use turnwise_corpus::Role;
 use turnwise_eval::{
     build::{CandidateSelection, Published},
     rank::Terms,
@@ -97,6 +98,11 @@ pub(crate) enum BuildCommand {
         /// Minimum number of turns before the response
         #[arg(long, value_name = "N", default_value_t = 2)]
         context: usize,
+        /// Only responses by speakers with this role, such as agent
+        ///
+        /// The wrong responses have this role, too.
+        #[arg(long, value_name = "ROLE")]
+        role: Option<Role>,
         /// Remove the names of the context's speakers from all candidates
         ///
         /// Otherwise, a name alone can identify the right response.

@@ -1,17 +1,22 @@
 //! `turnwise respond`: suggests replies to a conversation.
 
+use std::collections::HashSet;
+
 use super::search::{encoder_of, read_text, speaker, turns_of, with_selector};
-use crate::cli::{args::RespondArgs, prelude::*};
-use turnwise_search::{Replies, Reply, RespondRequest};
+use crate::cli::{args::RespondArgs, encoders, prelude::*};
+use turnwise_encoder::DeviceChoice;
+use turnwise_search::{Replies, Reply, RespondRequest, rank_replies};
 
 /// Maximum number of lines of a file of candidates.
 const MAX_CANDIDATES: usize = 1_000;
 
 pub(super) fn run(args: &RespondArgs, context: &Context<'_>) -> Result<()> {
     let turns = turns_of(args.context.as_deref(), &args.turns, args.turn.as_deref(), context)?;
+    let (lines, candidates): (Vec<usize>, Vec<String>) =
+        args.candidates.as_deref().map_or(Ok(Vec::new()), candidates)?.into_iter().unzip();
     let request = RespondRequest {
         context: turns,
-        candidates: args.candidates.as_deref().map_or(Ok(Vec::new()), candidates)?,
+        candidates,
         decay: args.decay,
         k: args.k,
         mode: args.mode,
@@ -20,14 +25,16 @@ pub(super) fn run(args: &RespondArgs, context: &Context<'_>) -> Result<()> {
         role: args.role.clone(),
     };
     request.check()?;
-    let mut searcher = with_selector(context.searcher()?, args.selector.as_deref(), context)?;
-    if searcher.respond_needs_encoder(&request)
-        && let Some(recipe) = searcher.engine().recipe().cloned()
-    {
-        let encoder = encoder_of(&recipe, &searcher.engine().place(), context)?;
-        searcher = searcher.with_encoder(encoder)?;
+    let mut found = match &args.selector {
+        // A selector that ranks given candidates needs no index.
+        Some(selector) if !request.candidates.is_empty() => {
+            rank_replies(&encoders::selector(context, selector, DeviceChoice::default(), None)?, &request)?
+        }
+        _ => find(&request, args, context)?,
+    };
+    for reply in &mut found.replies {
+        reply.candidate = reply.candidate.and_then(|n| lines.get(n).copied());
     }
-    let found = searcher.respond(&request)?;
     found.warnings.iter().for_each(|warning| context.printer.warn(warning));
     context.printer.result(&found, |out| write(&found, out))?;
     if args.selector.is_none() && !found.replies.is_empty() {
@@ -39,11 +46,28 @@ pub(super) fn run(args: &RespondArgs, context: &Context<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Reads the candidates from a file, one per line. Blank lines are skipped.
-fn candidates(file: &Path) -> Result<Vec<String>> {
+/// Searches an index for replies.
+fn find(request: &RespondRequest, args: &RespondArgs, context: &Context<'_>) -> Result<Replies> {
+    let mut searcher = with_selector(context.searcher()?, args.selector.as_deref(), context)?;
+    if searcher.respond_needs_encoder(request)
+        && let Some(recipe) = searcher.engine().recipe().cloned()
+    {
+        let encoder = encoder_of(&recipe, &searcher.engine().place(), context)?;
+        searcher = searcher.with_encoder(encoder)?;
+    }
+    searcher.respond(request)
+}
+
+/// Reads the candidates from a file, one per line, with the indices of their lines. Blank lines and repeated lines are
+/// skipped.
+fn candidates(file: &Path) -> Result<Vec<(usize, String)>> {
     let text = read_text(std::fs::File::open(file).at("open", file)?, &file.display().to_string())?;
-    let lines: Vec<String> =
-        text.lines().map(str::trim).filter(|line| !line.is_empty()).map(str::to_owned).collect();
+    let (mut seen, mut lines) = (HashSet::new(), Vec::new());
+    for (n, line) in text.lines().map(str::trim).enumerate() {
+        if !line.is_empty() && seen.insert(line) {
+            lines.push((n, line.to_owned()));
+        }
+    }
     match lines.len() {
         0 => Err(Error::data(format!("{} has no text", file.display()))
             .with_hint("write one candidate reply per line")),

@@ -12,7 +12,7 @@ use turnwise_core::{
 use turnwise_corpus::{Dialogue, Role, Turn};
 
 /// Options for building a response selection data set.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ResponseOptions {
     /// Number of candidates per sample, including the correct response.
     pub of: usize,
@@ -20,6 +20,8 @@ pub struct ResponseOptions {
     pub context: usize,
     /// Whether to remove speaker names from the candidates, for each speaker in the context.
     pub strip_names: bool,
+    /// Role of the speakers of all responses; `None` for any role.
+    pub role: Option<Role>,
     /// Random seed for drawing the wrong candidates.
     pub seed: u64,
 }
@@ -67,17 +69,18 @@ pub struct ResponseSet {
     pub leaks: usize,
 }
 
-/// Creates a sample for every suitable turn. A turn is suitable if it has text, enough turns before it, and a speaker
-/// who differs from the speaker of the previous turn.
+/// Creates a sample for every suitable turn. A turn is suitable if it has text, the wanted role, enough turns before it,
+/// and a speaker who differs from the speaker of the previous turn.
 ///
 /// Returns an error if no turn is suitable. Also returns an error if the other dialogues contain too few distinct turns
 /// to draw the wrong candidates from.
-pub fn response_set(dialogues: &[Dialogue], wanted: ResponseOptions) -> Result<ResponseSet> {
+pub fn response_set(dialogues: &[Dialogue], wanted: &ResponseOptions) -> Result<ResponseSet> {
+    let has_role = |turn: &Turn| wanted.role.is_none() || turn.role == wanted.role;
     let others: Vec<(usize, &Turn)> = dialogues
         .iter()
         .enumerate()
         .flat_map(|(d, dialogue)| dialogue.turns.iter().map(move |turn| (d, turn)))
-        .filter(|(_, turn)| !turn.text.trim().is_empty())
+        .filter(|(_, turn)| !turn.text.trim().is_empty() && has_role(turn))
         .collect();
     if dialogues.len() < 2 || wanted.of < 2 {
         return Err(Error::data(
@@ -89,7 +92,8 @@ pub fn response_set(dialogues: &[Dialogue], wanted: ResponseOptions) -> Result<R
         for at in wanted.context.max(1)..dialogue.turns.len() {
             let (before, response) = dialogue.turns.split_at(at);
             let response = &response[0];
-            if response.text.trim().is_empty() || before.last().map(Turn::who) == Some(response.who()) {
+            let is_reply = before.last().map(Turn::who) != Some(response.who());
+            if response.text.trim().is_empty() || !is_reply || !has_role(response) {
                 continue;
             }
             let names = names(before);
@@ -132,8 +136,9 @@ pub fn response_set(dialogues: &[Dialogue], wanted: ResponseOptions) -> Result<R
         }
     }
     if samples.is_empty() {
+        let role = wanted.role.as_ref().map_or_else(String::new, |role| format!("the role `{role}`, "));
         return Err(Error::data(format!(
-            "no turn has at least {} turns before it and differs in speaker from the previous turn",
+            "no turn has {role}at least {} turns before it, and a speaker who differs from that of the previous turn",
             wanted.context
         )));
     }
@@ -211,7 +216,7 @@ mod tests {
     }
 
     fn wanted() -> ResponseOptions {
-        ResponseOptions { of: 3, context: 2, strip_names: false, seed: 4 }
+        ResponseOptions { of: 3, context: 2, strip_names: false, role: None, seed: 4 }
     }
 
     fn two() -> [Dialogue; 2] {
@@ -231,7 +236,7 @@ mod tests {
 
     #[test]
     fn a_sample_has_one_right_response_and_others_from_elsewhere() {
-        let set = response_set(&two(), wanted()).unwrap();
+        let set = response_set(&two(), &wanted()).unwrap();
         // "bye" has the same speaker as the turn before, so it is not a response.
         assert_eq!(set.samples.iter().map(|s| s.id.as_str()).collect::<Vec<_>>(), ["a@2", "b@2"]);
         let first = &set.samples[0];
@@ -245,7 +250,7 @@ mod tests {
                 .enumerate()
                 .all(|(n, c)| n == first.answer || elsewhere.contains(&c.as_str()))
         );
-        assert_eq!(response_set(&two(), wanted()).unwrap(), set);
+        assert_eq!(response_set(&two(), &wanted()).unwrap(), set);
     }
 
     #[test]
@@ -256,7 +261,7 @@ mod tests {
             (turn.speaker, turn.role) = (String::new(), Some(role));
         }
         let (named, by_role) =
-            (response_set(&two(), wanted()).unwrap(), response_set(&nameless, wanted()).unwrap());
+            (response_set(&two(), &wanted()).unwrap(), response_set(&nameless, &wanted()).unwrap());
         assert_eq!(
             by_role.samples.iter().map(|s| &s.id).collect::<Vec<_>>(),
             named.samples.iter().map(|s| &s.id).collect::<Vec<_>>()
@@ -266,17 +271,34 @@ mod tests {
 
     #[test]
     fn names_that_reveal_a_response_are_counted_and_can_be_removed() {
-        assert_eq!(response_set(&two(), wanted()).unwrap().leaks, 1);
-        let set = response_set(&two(), ResponseOptions { strip_names: true, ..wanted() }).unwrap();
+        assert_eq!(response_set(&two(), &wanted()).unwrap().leaks, 1);
+        let set = response_set(&two(), &ResponseOptions { strip_names: true, ..wanted() }).unwrap();
         let first = &set.samples[0];
         assert_eq!(first.candidates[first.answer], "thanks it is the log");
     }
 
     #[test]
+    fn all_responses_can_have_the_same_role() {
+        let mut dialogues = two();
+        for turn in dialogues.iter_mut().flat_map(|dialogue| &mut dialogue.turns) {
+            let is_agent = ["bob", "joe"].contains(&turn.speaker.as_str());
+            turn.role = Some(if is_agent { Role::Agent } else { Role::User });
+        }
+        let of_agents = ResponseOptions { of: 2, context: 1, role: Some(Role::Agent), ..wanted() };
+        let set = response_set(&dialogues, &of_agents).unwrap();
+        assert_eq!(set.samples.iter().map(|s| s.id.as_str()).collect::<Vec<_>>(), ["a@1", "b@1"]);
+        let said = ["ann: run df", "which card"];
+        assert!(set.samples.iter().flat_map(|s| &s.candidates).all(|text| said.contains(&text.as_str())));
+        let none = ResponseOptions { role: Some(Role::System), ..of_agents };
+        let e = response_set(&dialogues, &none).unwrap_err().to_string();
+        assert!(e.contains("no turn has the role `system`, at least 1 turns"), "{e}");
+    }
+
+    #[test]
     fn too_few_responses_are_an_error() {
-        let e = response_set(&two(), ResponseOptions { of: 9, ..wanted() }).unwrap_err();
+        let e = response_set(&two(), &ResponseOptions { of: 9, ..wanted() }).unwrap_err();
         assert_eq!(e.to_string(), "fewer than 9 different responses are available");
-        assert!(response_set(&two()[..1], wanted()).is_err());
-        assert!(response_set(&two(), ResponseOptions { context: 9, ..wanted() }).is_err());
+        assert!(response_set(&two()[..1], &wanted()).is_err());
+        assert!(response_set(&two(), &ResponseOptions { context: 9, ..wanted() }).is_err());
     }
 }

@@ -31,10 +31,15 @@ pub(super) fn run(command: &BuildCommand, context: &Context<'_>) -> Result<()> {
         BuildCommand::Dialogues { input, output, paper } => {
             write_dialogue_set(input, output, *paper, context)
         }
-        BuildCommand::Response { input, output, candidates, context: before, strip_names } => {
-            let options =
-                ResponseOptions { of: *candidates, context: *before, strip_names: *strip_names, seed };
-            write_response_set(&all_dialogues(&input.paths, &input.read, context)?, options, output, context)
+        BuildCommand::Response { input, output, candidates, context: before, role, strip_names } => {
+            let options = ResponseOptions {
+                of: *candidates,
+                context: *before,
+                strip_names: *strip_names,
+                role: role.clone(),
+                seed,
+            };
+            write_response_set(&all_dialogues(&input.paths, &input.read, context)?, &options, output, context)
         }
     }
 }
@@ -210,7 +215,7 @@ fn write_dialogue_set(
 
 fn write_response_set(
     dialogues: &[Dialogue],
-    wanted: ResponseOptions,
+    wanted: &ResponseOptions,
     output: &Path,
     context: &Context<'_>,
 ) -> Result<()> {

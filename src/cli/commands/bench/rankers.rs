@@ -228,7 +228,7 @@ impl Kind {
                 Some(path) => Kind::Vectors(path.into()),
                 None => return Err(Error::input("the ranker `vectors` needs a file: vectors:FILE.npy")),
             },
-            "selector" => match rest {
+            "selector" => match rest.filter(|rest| !rest.is_empty()) {
                 Some(rest) => {
                     let (name, history) = last_part(rest);
                     Kind::Selector(name.to_owned(), history)

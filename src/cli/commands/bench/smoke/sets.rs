@@ -88,6 +88,7 @@ impl Sets {
                 output: self.path("samples.jsonl"),
                 candidates: 10,
                 context: 2,
+                role: None,
                 strip_names: true,
             },
         ];
