@@ -105,10 +105,9 @@ pub(crate) fn selector(
         true => (name_of(&of_run), of_run),
         false => {
             let found = context.model(name).map_err(|e| {
-                e.with_hint(format!(
-                    "a selector is the folder of a run of `turnwise train selector`, such as runs/replies; `turnwise model \
-                     pull {name}` downloads a cross-encoder from the Hugging Face Hub"
-                ))
+                let run = "give the folder of a run of `turnwise train selector`, such as runs/replies";
+                let hint = e.hint().map_or_else(|| run.to_owned(), |hint| format!("{hint}, or {run}"));
+                e.with_hint(hint)
             })?;
             (found.name, found.path)
         }

@@ -128,6 +128,9 @@ fn a_selector_chooses_replies_and_reranks() {
     t.write("unknown.json", "[{\"role\": \"user\", \"content\": \"my card was stolen\"}]");
     t.run("respond -i chats --context unknown.json")
         .says(3, &["unknown.json looks like JSON, but is not a dialogue in a known format", "\"messages\""]);
+    // A line in brackets is text.
+    t.write("brackets.txt", "[ticket 5] my card was stolen\n");
+    t.run("respond -i chats --context brackets.txt").says(0, &[]);
     fs::write(t.path("latin1.txt"), b"caf\xe9\n").unwrap();
     for option in ["--context", "--turn hello --candidates"] {
         t.run(&format!("respond -i chats {option} latin1.txt"))

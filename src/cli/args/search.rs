@@ -149,7 +149,8 @@ pub(crate) struct RespondArgs {
     pub(crate) selector: Option<String>,
     /// Choose among the texts of FILE, one per line, instead of the turns of the index
     ///
-    /// Blank and repeated lines are skipped. With --selector, no index is needed.
+    /// Blank and repeated lines are skipped. In JSON output, `candidate` is the number of the line, starting at 0. With
+    /// --selector, no index is needed.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["filter", "role", "mode"])]
     pub(crate) candidates: Option<PathBuf>,
     /// Maximum number of replies

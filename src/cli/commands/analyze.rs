@@ -2,6 +2,7 @@
 
 use std::io::Read;
 
+use super::search::as_text;
 use crate::cli::{args::AnalyzeArgs, prelude::*};
 use turnwise_index::lexical::Lexical;
 use turnwise_text::{Analyzer, AnalyzerChoice};
@@ -51,10 +52,7 @@ pub(super) fn run(args: &AnalyzeArgs, context: &Context<'_>) -> Result<()> {
 fn standard_input() -> Result<String> {
     let mut bytes = Vec::new();
     io::stdin().lock().read_to_end(&mut bytes).at("read", "standard input")?;
-    String::from_utf8(bytes).map_err(|e| {
-        Error::data(format!("standard input: invalid UTF-8 at byte {}", e.utf8_error().valid_up_to()))
-            .with_hint("convert it, for example with `iconv -t UTF-8`")
-    })
+    as_text(bytes, "standard input")
 }
 
 impl Analyzed {

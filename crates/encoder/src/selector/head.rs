@@ -35,8 +35,8 @@ pub struct Scales {
 }
 
 impl Scales {
-    /// Creates the scales from their values in a weight file or a parameter: `turns`, `context`, `tokens`. Returns `None` if the
-    /// number of values is wrong.
+    /// Creates the scales from their values in a weight file or a parameter: `turns`, `context`, `tokens`. Returns `None`
+    /// if the number of values is wrong.
     pub fn of(values: &[f32]) -> Option<Self> {
         match *values {
             [turns, context, tokens] => Some(Scales { turns, context, tokens }),

@@ -54,7 +54,7 @@ pub struct Utterance {
     /// Terms of the weighted sum that is the vector: rows of the states after the first layer, and rows of the
     /// states after the last layer.
     pub terms: [Vec<Part>; 2],
-    /// Rows of the tokens that are not special tokens.
+    /// Rows of the tokens that are compared: all but special tokens, or all tokens of a text that has only those.
     pub words: Vec<u32>,
 }
 
@@ -264,7 +264,11 @@ impl Layout {
         let words = before.len()..length - after.len();
         // A context of several turns has special tokens between them.
         let is_word = |row: &usize| !after.contains(&ids[*row]);
-        let word_rows = words.clone().filter(is_word).map(|row| row as u32).collect();
+        let mut word_rows: Vec<u32> = words.clone().filter(is_word).map(|row| row as u32).collect();
+        if word_rows.is_empty() {
+            // A text can consist of special tokens, such as the text "[SEP]".
+            word_rows = words.clone().map(|row| row as u32).collect();
+        }
         let terms = match settings.pooling {
             SentencePooling::Cls => {
                 let weights = [settings.first_weight, 1.0 - settings.first_weight];

@@ -158,6 +158,8 @@ fn a_context_that_is_encoded_as_one_text_keeps_its_last_tokens() {
     assert_eq!(ids(&[&[9], &long]), framed(&long[14..]));
     // Special tokens between the turns are no words.
     assert_eq!(selector.layout.whole_context(&[&[10, 11], &[12]]).words, [1, 2, 4]);
+    // A text of special tokens only must not be empty, because an empty set has no maximum.
+    assert_eq!(selector.layout.whole_context(&[&[after[0]]]).words, [1]);
     // The mean of the last layer, as of a turn.
     assert_eq!(selector.layout.whole_context(&[&[10]]), selector.layout.utterance(&[10]));
 }

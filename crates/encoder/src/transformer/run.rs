@@ -66,8 +66,8 @@ pub(crate) fn run(
     Ok(vectors)
 }
 
-/// Computes the weighted sum of the hidden states after `layers`, and applies `each` to the states of every item. The
-/// first argument is the index of the item. The result of an item without tokens is the default.
+/// Computes the weighted sum of the hidden states after `layers`, and applies `each` to the input of every item and to its
+/// states. Returns the results in the order of the items. The result of an item without tokens is the default.
 pub(crate) fn run_states<T: Default + Send>(
     backend: &dyn Backend,
     budget: &AtomicUsize,

@@ -73,11 +73,6 @@ pub(super) struct Similarities {
 }
 
 impl Compared {
-    /// Returns the index of the next text.
-    pub(super) fn next_text(&self) -> usize {
-        self.texts.len()
-    }
-
     /// Adds a text. Returns its index.
     pub(super) fn add_text(&mut self, kind: TextKind, ids: &[u32]) -> usize {
         self.texts.push(Text { kind, ids: ids.to_vec() });
@@ -115,17 +110,13 @@ impl Compared {
         let of_responses = |of: &Tensor, rows: &mut dyn Iterator<Item = usize>| {
             pick(&mut self.responses().map(|response| response.text), &pick(rows, of, 0)?, 1)
         };
-        let similarities = [
-            of_responses(&turns, &mut self.scored.iter().map(|scored| scored.query))?,
-            of_responses(&cosines, &mut self.scored.iter().map(|scored| scored.context.text))?,
-            self.of_tokens(&unit)?,
-        ];
+        let of_turns = of_responses(&turns, &mut self.scored.iter().map(|scored| scored.query))?;
+        let of_contexts = of_responses(&cosines, &mut self.scored.iter().map(|scored| scored.context.text))?;
         let scales = scales.to_dtype(turns.dtype())?;
-        let scaled =
-            similarities.iter().enumerate().map(|(n, of)| of.broadcast_mul(&scales.narrow(0, n, 1)?));
-        let sums = scaled.reduce(|sum, more| sum? + more?);
-        let none = || candle_core::Error::Msg("there are no similarities".to_owned());
-        Ok(Similarities { turns, sums: sums.ok_or_else(none)?? })
+        let scaled = |of: &Tensor, n| of.broadcast_mul(&scales.narrow(0, n, 1)?);
+        let sums =
+            ((scaled(&of_turns, 0)? + scaled(&of_contexts, 1)?)? + scaled(&self.of_tokens(&unit)?, 2)?)?;
+        Ok(Similarities { turns, sums })
     }
 
     /// Computes the similarities of the words of the scored contexts and of their responses. Every word of a response has

@@ -197,19 +197,20 @@ impl Selector {
         let mut scored = Vec::new();
         let mut add_scored = |kind, ids: &[u32], pairs: &mut PairBatch, compared: &mut Compared| {
             let words = pairs.encode_words(self.layout.utterance(ids));
-            scored.push(WithWords { text: compared.add_text(kind, ids), words });
+            let text = compared.add_text(kind, ids);
+            scored.push(WithWords { text, words });
+            text
         };
         let mut first = None;
         for number in start..end {
             let (kind, ids) = (TextKind::Turn(location.dialogue), &dialogue[number].ids);
-            let text = compared.next_text();
-            match number == turn {
+            let text = match number == turn {
                 true => add_scored(kind, ids, pairs, compared),
                 false => {
                     pairs.encode(self.layout.utterance(ids));
-                    compared.add_text(kind, ids);
+                    compared.add_text(kind, ids)
                 }
-            }
+            };
             let first = *first.get_or_insert(text);
             let is_reply = number > start && dialogue[number - 1].speaker != dialogue[number].speaker;
             if is_reply && number != turn {

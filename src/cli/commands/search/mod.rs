@@ -141,10 +141,21 @@ pub(super) fn read_text(input: impl Read, name: &str) -> Result<String> {
             Error::input(format!("{name} has more than {} MB", MOST_BYTES >> 20)).with_hint("split the file")
         );
     }
+    as_text(bytes, name)
+}
+
+/// Converts bytes to a text. Returns an error if they are not UTF-8.
+pub(super) fn as_text(bytes: Vec<u8>, name: &str) -> Result<String> {
     String::from_utf8(bytes).map_err(|e| {
         Error::data(format!("{name}: invalid UTF-8 at byte {}", e.utf8_error().valid_up_to()))
             .with_hint("convert it, for example with `iconv -f LATIN1 -t UTF-8`")
     })
+}
+
+/// Returns true if a text starts like a JSON object or a JSON list of strings, lists or objects. `[ann] hello` does not.
+fn looks_like_json(text: &str) -> bool {
+    let inner = text.trim_start().strip_prefix(['{', '[']);
+    inner.is_some_and(|inner| inner.trim_start().starts_with(['"', '{', '[', '}', ']']))
 }
 
 /// Returns the turns of a dialogue file, or the lines of any other file. Turns and lines without text are skipped.
@@ -155,7 +166,7 @@ fn turns_of_file(file: &Path, context: &Context<'_>) -> Result<Vec<String>> {
         Ok(dialogue) => dialogue.turns.into_iter().map(|turn| turn.text).collect(),
         Err(input) => {
             let text = read_text(input.into_stream(), &name)?;
-            if text.trim_start().starts_with(['{', '[']) {
+            if looks_like_json(&text) {
                 return Err(Error::data(format!("{name} looks like JSON, but is not a dialogue in a known format"))
                     .with_hint(
                         "write {\"messages\": [{\"role\": \"user\", \"content\": \"…\"}]}, or one turn per line; `turnwise \
