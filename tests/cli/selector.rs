@@ -45,6 +45,26 @@ fn a_selector_is_trained_evaluated_and_saved() {
         t.run(&format!("embed {SAMPLES} --model ./{run}/model -o x.npy"))
             .says(2, &["is a selector, which scores texts, not an encoder"]);
     }
+    // Frozen sentence vectors: the folder has both networks.
+    t.ok(&format!(
+        "train selector --corpus {SAMPLES} -m ./small --steps 12 --batch 6 --learning-rate 1e-3 --history sentences --head pooler \
+         --frozen-sentences -o frozen"
+    ));
+    assert!(t.read("frozen/model/selector.json").contains("\"frozen\": true"));
+    assert!(t.read("frozen/recipe.toml").contains("frozen = true"));
+    let size = |run: &str| fs::metadata(t.path(&format!("{run}/model/model.safetensors"))).unwrap().len();
+    assert!(size("frozen") > 3 * size("sentences") / 2);
+    let found = t.json("bench response responses.jsonl -r selector:./frozen");
+    assert!(found[0]["values"][0]["value"].as_f64().unwrap() > 0.0, "{found}");
+    let refused = |objective: &str, options: &str| {
+        t.run(&format!("train {objective} --corpus {SAMPLES} -m ./small --frozen-sentences {options} -o x"))
+    };
+    refused("selector", "")
+        .says(2, &["frozen has no effect: the history consists of tokens", "--history sentences"]);
+    refused("selector", "--history sentences")
+        .says(2, &["the head `matching` trains the vectors of turns", "use the head `cls` or `pooler`"]);
+    refused("post-training", "--history sentences")
+        .says(2, &["`post-training` trains the sentence vectors", "omit --frozen-sentences"]);
     // The last turns or tokens of the context.
     let scores = |suffix: &str| {
         t.json(&format!("bench response responses.jsonl -r selector:./tokens{suffix}"))[0]["values"][0]["each"].clone()
@@ -68,6 +88,7 @@ fn a_killed_training_of_a_selector_resumes_to_the_same_selector() {
     for (kind, options) in [
         ("t", "--history tokens --head pooler"),
         ("s", "--history sentences --negatives 2 --hard-negatives 1"),
+        ("f", "--history sentences --head cls --frozen-sentences"),
     ] {
         train(&t, &format!("{kind}-whole"), options);
         let command = format!(

@@ -397,6 +397,12 @@ pub(crate) struct SelectorArgs {
     /// The network can then tell vectors of turns from tokens.
     #[arg(long)]
     pub(crate) sentence_segment: bool,
+    /// Only selector, with --history sentences and --head cls or pooler: do not train the vectors of turns
+    ///
+    /// A copy of the base model computes them, each only once, so training is faster. The saved selector contains both
+    /// networks.
+    #[arg(long)]
+    pub(crate) frozen_sentences: bool,
 }
 
 impl SelectorArgs {
@@ -413,6 +419,7 @@ impl SelectorArgs {
             first_weight: self.first_weight.or(known.first_weight),
             special_first_weight: self.special_first_weight.or(known.special_first_weight),
             own_segment: self.sentence_segment.then_some(true).or(known.own_segment),
+            frozen: self.frozen_sentences.then_some(true).or(known.frozen),
         };
         if merged != SelectorRecipe::default() {
             *recipe = Some(merged);

@@ -127,6 +127,24 @@ impl ModelFolder {
         self.layout.read(&self.config, &self.weights)
     }
 
+    /// Reads a second network of the same shape, whose tensors have names with this prefix.
+    pub(crate) fn network_at(&self, prefix: &str) -> Result<Network> {
+        network::Layout::at(&self.config, &self.weights, prefix)?.read(&self.config, &self.weights)
+    }
+
+    /// Adds the tensors of a second network to a fingerprint.
+    pub(crate) fn hash_network_at(&self, prefix: &str, all: &mut Fingerprinter) -> Result<()> {
+        let layout = network::Layout::at(&self.config, &self.weights, prefix)?;
+        self.hash_network(&layout, all)
+    }
+
+    fn hash_network(&self, layout: &network::Layout, all: &mut Fingerprinter) -> Result<()> {
+        for (parameter, tensor) in layout.tensors(&self.weights)? {
+            all.text(&parameter.name, format_args!("{:?}", parameter.dims)).part("numbers", &hash(&tensor)?);
+        }
+        Ok(())
+    }
+
     /// Reads the tokenizer. Fails if a file is damaged, or if the tokenizer does not match the network.
     pub fn tokenizer(&self) -> Result<Tokenizer> {
         self.tokenizer.load(&self.config, self.pipeline.max_tokens)
@@ -204,9 +222,7 @@ impl ModelFolder {
             .text("activation", format_args!("{:?}", shape.activation))
             .text("epsilon", shape.norm_epsilon.to_bits())
             .text("first position", shape.first_position);
-        for (parameter, tensor) in self.layout.tensors(&self.weights)? {
-            all.text(&parameter.name, format_args!("{:?}", parameter.dims)).part("numbers", &hash(&tensor)?);
-        }
+        self.hash_network(&self.layout, &mut all)?;
         settings(&mut all, &self.pipeline);
         let tokenizer = self.tokenizer()?;
         all.part("tokenizer", tokenizer.to_json()?.as_bytes())

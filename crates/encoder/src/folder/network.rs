@@ -31,6 +31,17 @@ impl Layout {
     /// if the weights contain an unknown tensor that would change the vectors.
     pub fn find(config: &Config, weights: &Weights) -> Result<Self> {
         let names = Names::new(config.architecture, weights)?;
+        let mut layout = Layout::with_names(config, weights, &names)?;
+        layout.notices = names.unused(config, &layout.parameters)?;
+        Ok(layout)
+    }
+
+    /// Finds the parameters of a second network of the same shape, whose tensors have names with this prefix.
+    pub fn at(config: &Config, weights: &Weights, prefix: &str) -> Result<Self> {
+        Layout::with_names(config, weights, &Names::at(config.architecture, weights, prefix.to_owned()))
+    }
+
+    fn with_names(config: &Config, weights: &Weights, names: &Names<'_>) -> Result<Self> {
         let rows = |name: &str| {
             let tensor = weights.get(&names.in_file(name))?;
             tensor.dims().first().copied()
@@ -51,8 +62,7 @@ impl Layout {
                 Ok((parameter, name))
             })
             .collect::<Result<_>>()?;
-        let notices = names.unused(config, &parameters)?;
-        Ok(Layout { counts, prefix: names.prefix, parameters, notices })
+        Ok(Layout { counts, prefix: names.prefix.clone(), parameters, notices: Vec::new() })
     }
 
     /// Reads the network. Fails if a value is not finite.
@@ -109,12 +119,17 @@ impl<'a> Names<'a> {
                 .with_hint("save only the network that encodes texts"));
             }
         };
+        Ok(Names::at(architecture, weights, prefix))
+    }
+
+    /// Collects the names of the tensors that start with a prefix.
+    fn at(architecture: Architecture, weights: &'a Weights, prefix: String) -> Self {
         let names_in_file = weights.names().filter_map(|name| {
             let bare = name.strip_prefix(prefix.as_str())?;
             let bare = bare.replace("LayerNorm.gamma", "LayerNorm.weight");
             Some((bare.replace("LayerNorm.beta", "LayerNorm.bias"), name))
         });
-        Ok(Names { architecture, names_in_file: names_in_file.collect(), prefix })
+        Names { architecture, names_in_file: names_in_file.collect(), prefix }
     }
 
     /// Returns the name of a parameter in the file, or the expected name if the tensor is missing.

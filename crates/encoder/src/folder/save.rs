@@ -104,6 +104,18 @@ pub(crate) fn save_files(
     files::sync_folder(parent)
 }
 
+/// Returns the tensors of a network, with a prefix.
+pub(crate) fn named_tensors(
+    network: &Network,
+    architecture: Architecture,
+    prefix: &str,
+) -> impl Iterator<Item = NamedTensor> {
+    network::parameters(network).into_iter().map(move |(parameter, numbers)| {
+        let name = format!("{prefix}{}", network::name_in(architecture, &parameter.name));
+        (name, parameter.dims, numbers.to_vec())
+    })
+}
+
 /// Creates the parent folder of a path.
 pub(crate) fn create_parent(path: &Path) -> Result<()> {
     path.parent().map_or(Ok(()), |folder| fs::create_dir_all(folder).at("create", folder))

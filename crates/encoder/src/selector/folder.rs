@@ -11,13 +11,18 @@ use serde_json::{Value, json};
 use turnwise_core::error::{Error, Result};
 
 use super::{
+    Trained,
     head::Head,
     settings::{Divider, HeadKind, History, SelectorSettings},
 };
 use crate::{
     Network,
+    fingerprint::Fingerprinter,
     folder::{Architecture, ModelFolder, Pipeline, SELECTOR, Tokenizer, save},
 };
+
+/// Prefix of the names of the tensors of a separate network for sentence vectors.
+const SENTENCE_NETWORK: &str = "sentence_encoder.";
 
 /// Function that converts the output of the head to the shown score.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -85,6 +90,23 @@ impl SelectorFolder {
         let activation = activation(path)?;
         Ok(SelectorFolder { folder, settings, head, activation, is_own })
     }
+
+    fn has_sentence_network(&self) -> bool {
+        self.settings.sentences.is_some_and(|sentences| sentences.frozen)
+    }
+
+    /// Reads the separate network for sentence vectors. Returns `None` if the selector has none.
+    pub(super) fn sentence_network(&self) -> Result<Option<Network>> {
+        self.has_sentence_network().then(|| self.folder.network_at(SENTENCE_NETWORK)).transpose()
+    }
+
+    /// Adds the separate network for sentence vectors to a fingerprint, if the selector has one.
+    pub(super) fn hash_sentence_network(&self, all: &mut Fingerprinter) -> Result<()> {
+        match self.has_sentence_network() {
+            true => self.folder.hash_network_at(SENTENCE_NETWORK, all),
+            false => Ok(()),
+        }
+    }
 }
 
 /// Returns true if a folder contains a selector or a cross-encoder, and false if it contains an encoder.
@@ -131,25 +153,22 @@ fn activation(path: &Path) -> Result<ScoreActivation> {
 /// A selector to save.
 #[derive(Debug, Clone, Copy)]
 pub struct SavedSelector<'a> {
-    /// Parameters of the network.
-    pub network: &'a Network,
-    /// Layers that compute the score.
-    pub head: &'a Head,
+    /// Networks, head and settings.
+    pub trained: Trained<'a>,
     /// Architecture, which determines the names of the parameters.
     pub architecture: Architecture,
     /// Pipeline of the base model.
     pub pipeline: &'a Pipeline,
     /// Tokenizer of the model.
     pub tokenizer: &'a Tokenizer,
-    /// Settings of the selector.
-    pub settings: &'a SelectorSettings,
     /// Name of the base model.
     pub base: Option<&'a str>,
 }
 
 /// Writes a selector to a new folder, in the same way as [`crate::folder::save`].
 pub fn save_selector(path: &Path, selector: &SavedSelector) -> Result<()> {
-    let SavedSelector { network, head, architecture, tokenizer, settings, base, .. } = *selector;
+    let SavedSelector { trained, architecture, tokenizer, base, .. } = *selector;
+    let Trained { network, sentence_network, head, settings } = trained;
     let pipeline = Pipeline {
         // Prompts, pooling and final steps belong to the encoder that the selector was trained from.
         steps: Vec::new(),
@@ -191,11 +210,9 @@ pub fn save_selector(path: &Path, selector: &SavedSelector) -> Result<()> {
     files.push(("config_sentence_transformers.json".into(), format!("{own:#}\n")));
     let file = serde_json::to_value(settings).map_err(|e| Error::Internal(e.to_string()))?;
     files.push((SELECTOR.into(), format!("{file:#}\n")));
-    save::save_files(
-        path,
-        &files,
-        &model,
-        architecture.prefix(),
-        head.tensors(architecture, architecture.prefix()),
-    )
+    let mut tensors = head.tensors(architecture, architecture.prefix());
+    if let Some(network) = sentence_network {
+        tensors.extend(save::named_tensors(network, architecture, SENTENCE_NETWORK));
+    }
+    save::save_files(path, &files, &model, architecture.prefix(), tensors)
 }

@@ -5,23 +5,24 @@
 //! are computed once per context, and they make long contexts fit into short sequences. Cross-encoders of
 //! sentence-transformers are selectors that read tokens.
 
+mod engine;
 mod folder;
 mod head;
 mod layout;
 mod select;
 mod settings;
 
-use std::{path::Path, sync::atomic::AtomicUsize};
+use std::path::Path;
 
 use turnwise_core::error::Result;
 
 use crate::{
-    Backend, DeviceChoice, Fingerprint, Network, Precision,
+    DeviceChoice, Fingerprint, Network, Precision,
     fingerprint::Fingerprinter,
     folder::{ModelFolder, Tokenizer, bytes_of},
-    open,
 };
 
+pub use engine::Engine;
 pub use folder::{SavedSelector, ScoreActivation, is_selector, save_selector};
 pub use head::{Head, HeadActivation, Scales};
 pub use layout::{EOU, Layout, LayoutTokens, Pair, SENTENCE_SEGMENTS, Utterance};
@@ -37,11 +38,9 @@ pub struct Selector {
     activation: ScoreActivation,
     is_own: bool,
     fingerprint: Fingerprint,
-    backend: Box<dyn Backend>,
-    /// Number of layers of the network.
-    layers: usize,
-    /// Maximum number of tokens per batch. It is reduced when the device runs out of memory.
-    budget: AtomicUsize,
+    engine: Engine,
+    /// Separate network for the sentence vectors; `None` if the same network computes them.
+    sentence_engine: Option<Engine>,
 }
 
 /// A context with the responses to score.
@@ -76,6 +75,19 @@ pub struct Selected {
     pub tokens: u64,
 }
 
+/// The parts of a selector that training changes, and its settings.
+#[derive(Debug, Clone, Copy)]
+pub struct Trained<'a> {
+    /// Parameters of the network.
+    pub network: &'a Network,
+    /// Parameters of the separate network for sentence vectors; `None` if the same network computes them.
+    pub sentence_network: Option<&'a Network>,
+    /// Layers that compute the score.
+    pub head: &'a Head,
+    /// Settings of the selector.
+    pub settings: &'a SelectorSettings,
+}
+
 impl Selector {
     /// Opens the selector or cross-encoder in a folder. `name` is its display name.
     pub fn open(name: &str, path: &Path, device: DeviceChoice, precision: Option<Precision>) -> Result<Self> {
@@ -88,7 +100,9 @@ impl Selector {
             false => layout.without_segments(),
         };
         let fingerprint = fingerprint(&opened)?;
-        let backend = open::selector_engine(&network, device, precision)?;
+        let sentence_network = opened.sentence_network()?;
+        let sentence_engine =
+            sentence_network.map(|network| Engine::new(&network, device, precision)).transpose()?;
         Ok(Selector {
             name: name.to_owned(),
             tokenizer,
@@ -97,9 +111,8 @@ impl Selector {
             activation: opened.activation,
             is_own: opened.is_own,
             fingerprint,
-            layers: network.layers.len(),
-            budget: AtomicUsize::new(backend.best_batch()),
-            backend,
+            engine: Engine::new(&network, device, precision)?,
+            sentence_engine,
         })
     }
 
@@ -107,24 +120,23 @@ impl Selector {
     pub fn of_training(
         name: &str,
         folder: &ModelFolder,
-        network: &Network,
-        head: Head,
-        settings: SelectorSettings,
+        trained: Trained<'_>,
         device: DeviceChoice,
     ) -> Result<Self> {
+        let Trained { network, sentence_network, head, settings } = trained;
         let tokenizer = folder.tokenizer()?;
-        let backend = open::selector_engine(network, device, None)?;
+        let sentence_engine =
+            sentence_network.map(|network| Engine::new(network, device, None)).transpose()?;
         Ok(Selector {
             name: name.to_owned(),
-            layout: Layout::new(settings, &tokenizer, &network.embeddings)?,
+            layout: Layout::new(*settings, &tokenizer, &network.embeddings)?,
             tokenizer,
-            head,
+            head: head.clone(),
             activation: ScoreActivation::Sigmoid,
             is_own: true,
             fingerprint: folder.fingerprint()?,
-            layers: network.layers.len(),
-            budget: AtomicUsize::new(backend.best_batch()),
-            backend,
+            engine: Engine::new(network, device, None)?,
+            sentence_engine,
         })
     }
 
@@ -150,7 +162,7 @@ impl Selector {
 
     /// Returns the device and precision for display.
     pub fn describe(&self) -> String {
-        self.backend.describe()
+        self.engine.backend.describe()
     }
 }
 
@@ -162,6 +174,7 @@ fn fingerprint(opened: &folder::SelectorFolder) -> Result<Fingerprint> {
         .part("head", &bytes_of(&head.weight))
         .part("bias", &head.bias.to_le_bytes())
         .text("scales", format_args!("{:?}", head.scales.map(|scales| scales.values().map(f32::to_bits))));
+    opened.hash_sentence_network(&mut all)?;
     if let Some((weight, bias, activation)) = &head.hidden {
         all.text("hidden", format_args!("{activation:?}"))
             .part("weight", &bytes_of(weight))

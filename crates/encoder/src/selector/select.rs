@@ -8,11 +8,11 @@ use turnwise_core::{
     vectors::cosine,
 };
 
-use super::{History, Sample, Selected, Selector, Utterance};
+use super::{History, Sample, Selected, Selector, Utterance, engine::Engine};
 use crate::{
     InputVectors, Part, Reduction, Vectors,
     backend::pool_into,
-    transformer::{Item, run_items, run_states},
+    transformer::{Item, run_states},
 };
 
 impl Selector {
@@ -38,7 +38,7 @@ impl Selector {
             self.read(sample, alone, &read, &mut items, &mut selected);
             all.push((selected, read));
         }
-        let states = self.run(&items, items.len(), &[(self.layers, 1.0)])?;
+        let states = self.engine.run(&items, items.len(), &[(self.engine.layers, 1.0)])?;
         let mut outputs = states.rows().map(|state| self.head.score(state));
         let finished = all.into_iter().map(|(mut selected, read)| {
             let outputs: Vec<f32> = outputs.by_ref().take(read.len()).collect();
@@ -89,11 +89,6 @@ impl Selector {
         }
     }
 
-    /// Runs the network and computes a weighted sum of states per item.
-    fn run(&self, items: &[Item], inputs: usize, layers: &[(usize, f32)]) -> Result<Vectors> {
-        run_items(self.backend.as_ref(), &self.budget, layers, &[Reduction::Sum], items, inputs)
-    }
-
     fn tokenize(&self, sample: &Sample<'_>) -> Result<Tokenized> {
         let pieces = |text: &&str| self.tokenizer.pieces(text);
         let mut context = match self.is_own {
@@ -141,10 +136,10 @@ impl Selector {
             }
         }
         let Some(scales) = scales else {
-            let vectors = self.vectors(&texts)?;
+            let vectors = self.sentence_vectors(&texts)?;
             let mut rows = vectors.rows();
             let alone = counts.into_iter().map(|count| {
-                let mut context = Vectors::new(self.backend.hidden());
+                let mut context = Vectors::new(vectors.dim());
                 rows.by_ref().take(count).for_each(|row| context.push(row));
                 Alone { context, scores: Vec::new() }
             });
@@ -158,7 +153,7 @@ impl Selector {
             let (whole, more) = more.split_at(1);
             let (responses, more) = more.split_at(sample.responses.len());
             rest = more;
-            let mut context = Vectors::new(self.backend.hidden());
+            let mut context = Vectors::new(self.engine.backend.hidden());
             turns.iter().for_each(|turn| context.push(&turn.vector));
             let score = |response: &Text| {
                 scales.turns * similarity(&context, &response.vector)
@@ -182,9 +177,9 @@ impl Selector {
         // One pass suffices if the vectors depend on the last layer only.
         let pooled = match texts.iter().all(|text| text.terms[0].is_empty()) {
             true => None,
-            false => Some(self.vectors(texts)?),
+            false => Some(self.sentence_vectors(texts)?),
         };
-        let width = self.backend.hidden();
+        let width = self.engine.backend.hidden();
         let of_text = |n: usize, states: &[f32]| {
             let text = &texts[n];
             let vector = match &pooled {
@@ -200,74 +195,15 @@ impl Selector {
             words.normalize();
             Text { vector, words }
         };
-        let last = [(self.layers, 1.0)];
-        run_states(self.backend.as_ref(), &self.budget, &last, &items, &of_text)
+        let Engine { backend, layers, budget } = &self.engine;
+        run_states(backend.as_ref(), budget, &[(*layers, 1.0)], &items, &of_text)
     }
 
-    /// Returns the vectors of texts that are encoded separately.
-    pub(super) fn vectors(&self, turns: &[Utterance]) -> Result<Vectors> {
-        let settings = self.layout.vector_settings();
-        let inputs = turns.len();
-        // One pass suffices if both layers have the same terms, up to a factor.
-        let mut sum = Vectors::zeros(inputs, self.backend.hidden());
-        let passes = match settings.layer_weights() {
-            Some(weights) => {
-                let layers: Vec<(usize, f32)> = [(1, weights[0]), (self.layers, weights[1])]
-                    .into_iter()
-                    .filter(|(_, weight)| *weight != 0.0)
-                    .collect();
-                let unweighted: Vec<Vec<Part>> = turns
-                    .iter()
-                    .map(|turn| {
-                        let (terms, weight) = match weights[0] != 0.0 {
-                            true => (&turn.terms[0], weights[0]),
-                            false => (&turn.terms[1], weights[1]),
-                        };
-                        terms
-                            .iter()
-                            .map(|t| Part { weight: t.weight / weight, rows: t.rows.clone() })
-                            .collect()
-                    })
-                    .collect();
-                vec![(merged(layers), unweighted)]
-            }
-            None => (0..2)
-                .map(|n| {
-                    let layer = if n == 0 { 1 } else { self.layers };
-                    (vec![(layer, 1.0)], turns.iter().map(|turn| turn.terms[n].clone()).collect())
-                })
-                .collect(),
-        };
-        for (layers, terms) in passes {
-            let items: Vec<Item> = turns
-                .iter()
-                .zip(terms)
-                .enumerate()
-                .map(|(n, (turn, terms))| Item {
-                    input: n,
-                    sequence: turn.sequence.clone(),
-                    pools: vec![terms],
-                })
-                .collect();
-            let vectors = self.run(&items, inputs, &layers)?;
-            for n in 0..inputs {
-                sum.row_mut(n).iter_mut().zip(vectors.row(n)).for_each(|(sum, more)| *sum += more);
-            }
-        }
-        Ok(sum)
+    /// Returns the vectors of texts that are encoded separately, by the network that computes them.
+    pub(super) fn sentence_vectors(&self, texts: &[Utterance]) -> Result<Vectors> {
+        let engine = self.sentence_engine.as_ref().unwrap_or(&self.engine);
+        engine.sentence_vectors(&self.layout.vector_settings(), texts)
     }
-}
-
-/// Adds up the weights of equal layers. A network with one layer has the same first and last layer.
-fn merged(layers: Vec<(usize, f32)>) -> Vec<(usize, f32)> {
-    let mut merged: Vec<(usize, f32)> = Vec::new();
-    for (layer, weight) in layers {
-        match merged.last_mut() {
-            Some((last, sum)) if *last == layer => *sum += weight,
-            _ => merged.push((layer, weight)),
-        }
-    }
-    merged
 }
 
 /// Removes tokens from the start of a context until at most `room` are left. Returns the numbers of removed turns and

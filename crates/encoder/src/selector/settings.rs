@@ -41,6 +41,9 @@ pub struct SentenceSettings {
     /// True if sentence vectors have a segment of their own, so that the network can tell them from tokens.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub own_segment: bool,
+    /// True if a network of its own computes the sentence vectors: a copy of the base model, which is not trained.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub frozen: bool,
 }
 
 impl SentenceSettings {
@@ -67,6 +70,7 @@ impl Default for SentenceSettings {
             first_weight: 0.4,
             special_first_weight: None,
             own_segment: false,
+            frozen: false,
         }
     }
 }
@@ -184,6 +188,12 @@ impl SelectorSettings {
             return wrong(
                 format!("the pooling `cls` needs [CLS], but the frame `{}` has none", sentences.frame.name()),
                 "use the frame `cls-sep` or `cls-eou`".to_owned(),
+            );
+        }
+        if sentences.frozen && self.head == HeadKind::Matching {
+            return wrong(
+                "the head `matching` trains the vectors of turns, so they cannot be frozen".to_owned(),
+                "use the head `cls` or `pooler`".to_owned(),
             );
         }
         Ok(())

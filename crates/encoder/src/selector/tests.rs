@@ -31,13 +31,18 @@ fn selector(settings: SelectorSettings) -> (TempDir, Selector) {
             tokens: 2.5,
         }),
     };
+    let is_frozen = settings.sentences.is_some_and(|sentences| sentences.frozen);
+    let other = other_network(&network);
     let saved = SavedSelector {
-        network: &network,
-        head: &head,
+        trained: Trained {
+            network: &network,
+            sentence_network: is_frozen.then_some(&other),
+            head: &head,
+            settings: &settings,
+        },
         architecture: base.config().architecture,
         pipeline: base.pipeline(),
         tokenizer: &base.tokenizer().unwrap(),
-        settings: &settings,
         base: None,
     };
     let path = folder.path().join("selector");
@@ -46,6 +51,13 @@ fn selector(settings: SelectorSettings) -> (TempDir, Selector) {
     let selector = Selector::open("x", &path, DeviceChoice::Cpu, Some(Precision::F32)).unwrap();
     assert_eq!((selector.settings(), &selector.head), (&settings, &head));
     (folder, selector)
+}
+
+/// Returns a network of the same shape with other values.
+fn other_network(network: &Network) -> Network {
+    let mut other = network.clone();
+    other.layers.reverse();
+    other
 }
 
 fn settings(history: History, head: HeadKind) -> SelectorSettings {
@@ -191,12 +203,13 @@ fn a_sentence_vector_is_the_weighted_mean_of_two_layers() {
     let (_folder, selector) = selector(settings(History::Sentences, HeadKind::Cls));
     let turns =
         ["a b c", "hello"].map(|text| selector.layout.utterance(&selector.tokenizer.pieces(text).unwrap()));
-    let vectors = selector.vectors(&turns).unwrap();
+    let vectors = selector.sentence_vectors(&turns).unwrap();
     let ids = selector.tokenizer.encode("a b c").unwrap().ids;
     let sequence = crate::Sequence::new(ids);
     let mut means = Vec::new();
     let batch = [&sequence];
     selector
+        .engine
         .backend
         .run(&crate::Batch::new(&batch), &[1, 2], &mut |_, states| {
             let width = states.len() / sequence.len();
@@ -208,6 +221,38 @@ fn a_sentence_vector_is_the_weighted_mean_of_two_layers() {
     for (n, element) in vectors.row(0).iter().enumerate() {
         assert!((element - (0.4 * means[0][n] + 0.6 * means[1][n])).abs() < 1e-5);
     }
+}
+
+#[test]
+fn frozen_sentence_vectors_come_from_a_network_of_their_own() {
+    let of = |frozen| {
+        let mut settings = settings(History::Sentences, HeadKind::Cls);
+        settings.sentences.as_mut().unwrap().frozen = frozen;
+        selector(settings)
+    };
+    let ((folder, frozen), (_folder, trained)) = (of(true), of(false));
+    let network = ModelFolder::open(&folder.path().join("start")).unwrap().network().unwrap();
+    let turns =
+        ["a b c", "hello"].map(|text| frozen.layout.utterance(&frozen.tokenizer.pieces(text).unwrap()));
+    let settings = frozen.layout.vector_settings();
+    let vectors_of = |network: &Network| {
+        let engine = Engine::new(network, DeviceChoice::Cpu, Some(Precision::F32)).unwrap();
+        engine.sentence_vectors(&settings, &turns).unwrap()
+    };
+    let own = frozen.sentence_vectors(&turns).unwrap();
+    assert!(own == vectors_of(&other_network(&network)));
+    assert!(own != vectors_of(&network));
+    assert!(trained.sentence_vectors(&turns).unwrap() == vectors_of(&network));
+    assert_ne!(frozen.fingerprint(), trained.fingerprint());
+    // The separate network changes the scores.
+    let scores = |selector: &Selector| selector.select(&["a b c", "hello"], &["a", "b"]).unwrap().outputs;
+    assert_ne!(scores(&frozen), scores(&trained));
+    // A folder without it is damaged.
+    let file = folder.path().join("selector/model.safetensors");
+    std::fs::copy(folder.path().join("start/model.safetensors"), &file).unwrap();
+    let path = folder.path().join("selector");
+    let error = Selector::open("x", &path, DeviceChoice::Cpu, None).unwrap_err().to_string();
+    assert!(error.contains("model.safetensors"), "{error}");
 }
 
 #[test]

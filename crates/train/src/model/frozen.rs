@@ -1,13 +1,11 @@
 //! Frozen lower layers. They run on the inference engine without gradients, and their outputs are cached for each
 //! sequence.
 
-use std::{
-    collections::HashMap,
-    sync::{Mutex, PoisonError},
-};
+use std::sync::{Mutex, PoisonError};
 
 use rayon::prelude::*;
 
+use super::cache::{Cache, key};
 use crate::model::Packed;
 use turnwise_core::error::{Error, Result};
 use turnwise_encoder::{
@@ -26,20 +24,13 @@ pub(super) struct Frozen {
     cache: Mutex<Cache>,
 }
 
-/// Cache of hidden states. The keys are hashes of the sequences.
-struct Cache {
-    states: HashMap<[u8; 16], Box<[f32]>>,
-    /// Remaining capacity, in f32 elements.
-    remaining: usize,
-}
-
 impl Frozen {
     /// Freezes the embeddings and the lowest `layer` layers of a network. The cache holds at most `memory` bytes.
     pub(super) fn new(network: &Network, layer: usize, memory: usize) -> Result<Self> {
         let mut bottom = network.clone();
         bottom.layers.truncate(layer);
         let engine = CpuEngine::new(&bottom, Precision::F32, SimdChoice::Auto)?;
-        let cache = Mutex::new(Cache { states: HashMap::new(), remaining: memory / size_of::<f32>() });
+        let cache = Mutex::new(Cache::new(memory));
         Ok(Frozen { engine, layer, width: network.shape.hidden, cache })
     }
 
@@ -53,7 +44,7 @@ impl Frozen {
             for (n, length) in packed.lengths.iter().enumerate() {
                 let (rows, more) = rest.split_at_mut(length * self.width);
                 rest = more;
-                match cache.states.get(&keys[n]) {
+                match cache.get(&keys[n]) {
                     Some(known) => rows.copy_from_slice(known),
                     None => missing.push((n, rows)),
                 }
@@ -66,10 +57,7 @@ impl Frozen {
             .collect::<Result<Vec<Vec<(usize, Box<[f32]>)>>>>()?;
         let mut cache = self.cache.lock().unwrap_or_else(PoisonError::into_inner);
         for (n, states) in computed.into_iter().flatten() {
-            if states.len() <= cache.remaining && !cache.states.contains_key(&keys[n]) {
-                cache.remaining -= states.len();
-                cache.states.insert(keys[n], states);
-            }
+            cache.insert(keys[n], states);
         }
         Ok(())
     }
@@ -112,33 +100,4 @@ fn by_tokens<T>(items: Vec<T>, tokens: impl Fn(&T) -> usize) -> Vec<Vec<T>> {
         }
     }
     groups
-}
-
-/// Returns the cache key of a sequence: a hash of everything that determines its hidden states.
-fn key(sequence: &Sequence) -> [u8; 16] {
-    let mut hasher = blake3::Hasher::new();
-    let Sequence { ids, types, positions, turns, roles, vectors } = sequence;
-    for column in [&Some(ids), &types.as_ref(), &positions.as_ref(), &turns.as_ref(), &roles.as_ref()] {
-        match column {
-            None => hasher.update(&u64::MAX.to_le_bytes()),
-            Some(numbers) => {
-                hasher.update(&(numbers.len() as u64).to_le_bytes());
-                numbers.iter().for_each(|n| {
-                    hasher.update(&n.to_le_bytes());
-                });
-                &mut hasher
-            }
-        };
-    }
-    if let Some(vectors) = vectors {
-        for token in &vectors.tokens {
-            hasher.update(&token.to_le_bytes());
-        }
-        for element in vectors.elements.iter() {
-            hasher.update(&element.to_le_bytes());
-        }
-    }
-    let mut key = [0; 16];
-    key.copy_from_slice(&hasher.finalize().as_bytes()[..16]);
-    key
 }

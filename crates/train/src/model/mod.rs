@@ -1,6 +1,7 @@
 //! Trainable encoder: frozen lower layers and trained upper layers.
 
 mod batch;
+pub(crate) mod cache;
 mod frozen;
 mod layers;
 mod pass;

@@ -4,6 +4,7 @@ mod compared;
 pub mod definition;
 mod dial2vec;
 mod dialoguecse;
+mod frozen_sentences;
 mod hard_negatives;
 mod losses;
 mod mlm;
@@ -23,6 +24,7 @@ pub(crate) mod tests;
 pub use definition::{Definition, ObjectiveBuilder, Output, Sample, Setup, Sources};
 pub use dial2vec::{Dial2vec, Profile};
 pub use dialoguecse::{Aggregation, DialogueCse};
+pub use frozen_sentences::FrozenSentences;
 pub use hard_negatives::{HardNegatives, MiningSettings};
 pub(super) use losses::means;
 pub use mlm::Mlm;
@@ -44,7 +46,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     context_cca,
     data::TrainingSet,
-    model::{Packed, Parameter},
+    model::{Packed, Parameter, Replaced},
     ops::pool,
 };
 use turnwise_core::{
@@ -202,6 +204,8 @@ pub struct Prepared {
     /// Utterances that are encoded before: their vectors are inputs of `packed`, in place of word embeddings, or inputs
     /// of the loss.
     pub utterances: Option<Utterances>,
+    /// Input vectors of `packed` that are not trained, in place of word embeddings.
+    pub fixed: Option<Replaced>,
     loss: Box<dyn Loss>,
 }
 
@@ -271,7 +275,8 @@ impl Prepared {
         loss: impl Loss + 'static,
     ) -> Self {
         let is_pooled = definition.steps.as_ref().is_some_and(|steps| steps.pooled_loss);
-        Prepared { packed: Packed::new(sequences), count, is_pooled, utterances: None, loss: Box::new(loss) }
+        let packed = Packed::new(sequences);
+        Prepared { packed, count, is_pooled, utterances: None, fixed: None, loss: Box::new(loss) }
     }
 
     /// Returns the structure of the sequences as JSON, so that other programs can compute the loss of the batch.

@@ -2,10 +2,11 @@
 
 use std::ops::Range;
 
-use super::{Loss, Prepared, Utterances, definition::Definition};
-use crate::model::Packed;
+use super::{FrozenSentences, Loss, Prepared, Utterances, definition::Definition};
+use crate::model::{Packed, Replaced};
+use turnwise_core::error::Result;
 use turnwise_encoder::{
-    Part, Sequence,
+    Sequence,
     selector::{History, Layout, Utterance},
 };
 
@@ -15,8 +16,7 @@ pub(super) struct PairBatch {
     /// One sequence per pair.
     pub(super) sequences: Vec<Sequence>,
     /// Texts that are encoded separately: turns that become sentence vectors, and turns and responses to compare.
-    alone: Vec<Sequence>,
-    terms: [Vec<Vec<Part>>; 2],
+    alone: Vec<Utterance>,
     /// Rows of tokens in `alone` whose states are needed, too.
     words: Vec<u32>,
     /// Number of tokens in `alone`.
@@ -65,27 +65,35 @@ impl PairBatch {
 
     /// Adds a text that is encoded separately.
     pub(super) fn encode(&mut self, text: Utterance) {
-        let Utterance { sequence, terms: [of_first, of_last], .. } = text;
-        self.alone_tokens += sequence.len() as u32;
-        self.alone.push(sequence);
-        self.terms[0].push(of_first);
-        self.terms[1].push(of_last);
+        self.alone_tokens += text.sequence.len() as u32;
+        self.alone.push(text);
     }
 
-    /// Returns the batch with its loss. `count` is the number of examples.
+    /// Returns the batch with its loss. `count` is the number of examples. If the sentence vectors are those of a frozen
+    /// network, `frozen` computes them.
     pub(super) fn prepared(
         self,
         definition: &Definition,
         count: usize,
         loss: impl Loss + 'static,
-    ) -> Prepared {
-        let PairBatch { sequences, alone, terms, words, places, .. } = self;
-        let utterances = (!alone.is_empty()).then(|| Utterances {
-            packed: Packed::new(alone),
-            terms,
-            tokens: words,
-            places,
-        });
-        Prepared { utterances, ..Prepared::new(definition, sequences, count, loss) }
+        frozen: Option<&FrozenSentences>,
+    ) -> Result<Prepared> {
+        let PairBatch { sequences, alone, words, places, .. } = self;
+        let prepared = Prepared::new(definition, sequences, count, loss);
+        if let Some(frozen) = frozen {
+            let fixed = Some(Replaced { vectors: frozen.vectors(&alone)?, places });
+            return Ok(Prepared { fixed, ..prepared });
+        }
+        if alone.is_empty() {
+            return Ok(prepared);
+        }
+        let (mut texts, mut terms) = (Vec::with_capacity(alone.len()), [Vec::new(), Vec::new()]);
+        for Utterance { sequence, terms: [of_first, of_last], .. } in alone {
+            texts.push(sequence);
+            terms[0].push(of_first);
+            terms[1].push(of_last);
+        }
+        let utterances = Utterances { packed: Packed::new(texts), terms, tokens: words, places };
+        Ok(Prepared { utterances: Some(utterances), ..prepared })
     }
 }

@@ -89,7 +89,7 @@ impl Objective for PostTraining {
             masks.mask(&mut sequence.ids, random);
         }
         let loss = Both { relevance, masked: masks.loss() };
-        Ok(pairs.prepared(&POST_TRAINING, examples.len(), loss))
+        pairs.prepared(&POST_TRAINING, examples.len(), loss, None)
     }
 }
 

@@ -132,7 +132,7 @@ impl Objective for Relevance {
 
     fn prepare(&self, data: &TrainingSet, examples: &mut [(TurnLocation, Random)]) -> Result<Prepared> {
         let (pairs, loss) = self.classified(data, examples)?;
-        Ok(pairs.prepared(&RELEVANCE, examples.len(), loss))
+        pairs.prepared(&RELEVANCE, examples.len(), loss, None)
     }
 }
 

@@ -5,14 +5,16 @@
 //! and the loss is the binary cross-entropy of its logistic function.
 //!
 //! The context turns are tokens, or one sentence vector each. Sentence vectors come from the same network, and the
-//! gradient flows through them. The pairs of one context share its sentence vectors.
+//! gradient flows through them. The pairs of one context share its sentence vectors. They can also be frozen: a copy of the
+//! base model computes them, and they are cached.
 //!
 //! With the head `matching`, the network also encodes each turn, each response, and the whole context separately, as an
 //! encoder does. The similarities of their vectors are part of the score, and an in-batch loss as in the objective
 //! `responses` is added.
 
 use super::{
-    HardNegatives, Loss, Objective, ObjectiveBuilder, Prepared, TurnLocation, check_several_dialogues,
+    FrozenSentences, HardNegatives, Loss, Objective, ObjectiveBuilder, Prepared, TurnLocation,
+    check_several_dialogues,
     compared::{Compared, TextKind, WithWords},
     definition::{Definition, Output, Role, StepTraining},
     losses, other_dialogue,
@@ -21,7 +23,7 @@ use super::{
 };
 use crate::{
     data::{TrainingSet, TurnTokens},
-    model::{Packed, Parameter},
+    model::{Packed, Parameter, cache::CACHE_BYTES},
     run::evaluations::Selection,
 };
 use std::ops::Range;
@@ -63,7 +65,13 @@ pub static SELECTOR: Definition = Definition {
                     0 => None,
                     count => Some((count, setup.sources.hard_negatives(MINED_TOKENS)?)),
                 };
-                Ok(Selector { layout, negatives, hard, heads, activation })
+                let frozen = match settings.sentences.filter(|sentences| sentences.frozen) {
+                    Some(sentences) => {
+                        Some(FrozenSentences::new(setup.model.start(), sentences, CACHE_BYTES)?)
+                    }
+                    None => None,
+                };
+                Ok(Selector { layout, negatives, hard, heads, activation, frozen })
             })
         })
     }),
@@ -100,6 +108,8 @@ pub struct Selector {
     pub heads: Vec<Parameter>,
     /// Activation function between the layers that compute the score.
     pub activation: HeadActivation,
+    /// Computes the sentence vectors if they are frozen.
+    pub frozen: Option<FrozenSentences>,
 }
 
 /// Returns the initial parameters of the head. The square layer of the head `pooler` starts with the pooling layer of the
@@ -293,7 +303,7 @@ impl Objective for Selector {
         let heads = losses::tensors(&self.heads);
         let loss =
             Pairs { count: examples.len(), labels, heads, kind, activation: self.activation, compared };
-        Ok(pairs.prepared(&SELECTOR, examples.len(), loss))
+        pairs.prepared(&SELECTOR, examples.len(), loss, self.frozen.as_ref())
     }
 }
 

@@ -79,6 +79,10 @@ pub(super) fn selector(recipe: &Recipe) -> Result<()> {
         return Err(Error::input(format!("`{name}` trains no selector, so it has no head"))
             .with_hint("omit --head, or train a selector (`turnwise train selector`)"));
     }
+    if *output != Output::Selector && recipe.selector.is_some_and(|selector| selector.frozen == Some(true)) {
+        return Err(Error::input(format!("`{name}` trains the sentence vectors, so they cannot be frozen"))
+            .with_hint("omit --frozen-sentences, or train a selector (`turnwise train selector`)"));
+    }
     match recipe.selector.as_ref().and_then(SelectorRecipe::unused) {
         None => Ok(()),
         Some(name) => Err(Error::input(format!("{name} has no effect: the history consists of tokens"))
@@ -220,6 +224,7 @@ fn option(name: &str) -> String {
         "selector" => "history (and the other options of selectors)",
         "pooling" => "sentence-pooling",
         "own_segment" => "sentence-segment",
+        "frozen" => "frozen-sentences",
         _ => name,
     };
     format!("--{}", name.replace('_', "-"))

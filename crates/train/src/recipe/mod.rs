@@ -167,6 +167,9 @@ pub struct SelectorRecipe {
     /// True to give sentence vectors a segment of their own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub own_segment: Option<bool>,
+    /// True to compute sentence vectors with a copy of the base model that is not trained.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub frozen: Option<bool>,
 }
 
 impl SelectorRecipe {
@@ -182,6 +185,7 @@ impl SelectorRecipe {
             first_weight: self.first_weight.unwrap_or(usual.first_weight),
             special_first_weight: self.special_first_weight,
             own_segment: self.own_segment.unwrap_or(usual.own_segment),
+            frozen: self.frozen.unwrap_or(usual.frozen),
         };
         SelectorSettings {
             history,
@@ -210,6 +214,7 @@ impl SelectorRecipe {
             ("first_weight", self.first_weight.is_some()),
             ("special_first_weight", self.special_first_weight.is_some()),
             ("own_segment", self.own_segment.is_some()),
+            ("frozen", self.frozen == Some(true)),
         ];
         given.into_iter().find(|(_, is_given)| *is_given).map(|(name, _)| name)
     }
@@ -227,6 +232,8 @@ impl SelectorRecipe {
             first_weight: sentences.map(|s| s.first_weight),
             special_first_weight: sentences.and_then(|s| s.special_first_weight),
             own_segment: sentences.map(|s| s.own_segment),
+            // The default is not stored: recipes from before this setting existed do not have it.
+            frozen: sentences.and_then(|s| s.frozen.then_some(true)),
         }
     }
 }

@@ -28,7 +28,7 @@ use turnwise_encoder::{
     Network,
     folder::{ModelFolder, PoolingMode},
     open,
-    selector::{Head, Selector, SelectorSettings},
+    selector::{Selector, Trained},
     transformer::{Settings, Tokens},
 };
 use turnwise_eval::{
@@ -178,11 +178,11 @@ impl HeldOutData {
     }
 }
 
-/// A model to evaluate: a network, and the selector that it belongs to.
-pub(super) struct Evaluated<'a> {
-    pub(super) network: &'a Network,
-    /// Settings and head of the selector; `None` for an encoder.
-    pub(super) selector: Option<(SelectorSettings, Head)>,
+/// A model to evaluate.
+pub(super) enum Evaluated<'a> {
+    /// An encoder with this network.
+    Encoder(&'a Network),
+    Selector(Trained<'a>),
 }
 
 pub(super) struct Evaluator<'a> {
@@ -219,14 +219,17 @@ impl<'a> Evaluator<'a> {
     /// Evaluates the network after `step` steps with the pipeline of the base model. If `step` is above 0, mean pooling
     /// replaces the pooling of this pipeline.
     pub(super) fn evaluate(&self, model: Evaluated<'_>, step: u64) -> Result<Evaluation> {
-        let Evaluated { network, selector } = model;
-        let Some((settings, head)) = selector else {
+        let trained = match model {
             // Training always uses mean pooling, even if the base model does not.
-            return self.evaluate_as(self.folder, network, (step > 0).then_some(PoolingMode::Mean), step);
+            Evaluated::Encoder(network) => {
+                let pooling = (step > 0).then_some(PoolingMode::Mean);
+                return self.evaluate_as(self.folder, network, pooling, step);
+            }
+            Evaluated::Selector(trained) => trained,
         };
         let started = Instant::now();
         let (name, device) = (&self.run.base.name, self.run.device);
-        let selector = Selector::of_training(name, self.folder, network, head, settings, device)?;
+        let selector = Selector::of_training(name, self.folder, trained, device)?;
         self.evaluate_with(&BySelector { selector: &selector, history: LastPart::default() }, step, started)
     }
 

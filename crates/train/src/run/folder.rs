@@ -19,7 +19,7 @@ use turnwise_core::{
 use turnwise_encoder::{
     Network,
     folder::{ModelFolder, SavedModel, Tokenizer, save},
-    selector::{Head, SavedSelector, SelectorSettings, save_selector},
+    selector::{SavedSelector, Trained, save_selector},
 };
 use turnwise_store::lock::WriterLock;
 
@@ -251,17 +251,14 @@ impl RunFolder {
         &self,
         base: &ModelFolder,
         tokenizer: &Tokenizer,
-        network: &Network,
-        (settings, head): (&SelectorSettings, &Head),
+        trained: Trained<'_>,
         card: &Card,
     ) -> Result<()> {
         let saved = SavedSelector {
-            network,
-            head,
+            trained,
             architecture: base.config().architecture,
             pipeline: base.pipeline(),
             tokenizer,
-            settings,
             base: Some(card.base),
         };
         self.save_with(card, &|path| save_selector(path, &saved))

@@ -19,7 +19,7 @@ use super::{
 };
 use crate::{
     data::TrainingSet,
-    model::{Freezing, Trainable},
+    model::{Freezing, Trainable, cache::CACHE_BYTES},
     objectives::{Objective, Setup},
     recipe::{Recipe, ResolvedRecipe, StepSettings},
     trainer::Trainer,
@@ -28,11 +28,13 @@ use turnwise_core::{
     error::{Error, Result},
     numbers::{bytes, counted, grouped},
 };
-use turnwise_encoder::{Device, folder::ModelFolder};
+use turnwise_encoder::{
+    Device, Network,
+    folder::ModelFolder,
+    selector::{Head, SelectorSettings, Trained},
+};
 use turnwise_eval::ann::own_bytes;
 
-/// Memory limit for cached outputs of frozen layers, in bytes.
-const CACHE_BYTES: usize = 1 << 30;
 /// The run warns if there are fewer dialogues than this number.
 const MIN_DIALOGUES: usize = 100;
 /// The run warns if more than 1/20 of the tokens are unknown.
@@ -107,9 +109,9 @@ pub(super) fn train(
     .run(done)?;
     let network = model.network()?;
     let card = |outcome: &Outcome| run.card((data.len(), data.turns()), outcome);
-    if let Some((settings, head)) = objective.selector()? {
-        let selector = (&settings, &head);
-        run_folder.save_selector(&folder, &tokenizer, &network, selector, &card(&outcome))?;
+    if let Some(selector) = objective.selector()? {
+        let trained = trained(&selector, &network, model.start());
+        run_folder.save_selector(&folder, &tokenizer, trained, &card(&outcome))?;
         return Ok(outcome);
     }
     let pipeline = base_model::trained_pipeline(&folder)?;
@@ -130,6 +132,17 @@ pub(super) fn train(
     let pooler = objective.pooler()?;
     run_folder.save(&trained, &tokenizer, &network, pooler.as_ref(), &card(&outcome))?;
     Ok(outcome)
+}
+
+/// Returns the parts of a selector to evaluate or to save. `start` is the network before training, which computes frozen
+/// sentence vectors.
+fn trained<'a>(
+    (settings, head): &'a (SelectorSettings, Head),
+    network: &'a Network,
+    start: &'a Network,
+) -> Trained<'a> {
+    let is_frozen = settings.sentences.is_some_and(|sentences| sentences.frozen);
+    Trained { network, sentence_network: is_frozen.then_some(start), head, settings }
 }
 
 /// Warns if there are few dialogues or many unknown tokens.
@@ -291,13 +304,14 @@ impl StepLoop<'_, '_> {
     fn evaluate(&self, step: u64) -> Result<Evaluation> {
         let evaluation = match step {
             // Before training, a selector is compared with the vectors of the base model.
-            0 => {
-                let network = self.model.start();
-                self.evaluator.evaluate(Evaluated { network, selector: None }, 0)?
-            }
+            0 => self.evaluator.evaluate(Evaluated::Encoder(self.model.start()), 0)?,
             _ => {
                 let (network, selector) = (self.model.network()?, self.objective.selector()?);
-                self.evaluator.evaluate(Evaluated { network: &network, selector }, step)?
+                let model = match &selector {
+                    Some(selector) => Evaluated::Selector(trained(selector, &network, self.model.start())),
+                    None => Evaluated::Encoder(&network),
+                };
+                self.evaluator.evaluate(model, step)?
             }
         };
         let values = evaluation_line(&evaluation);

@@ -43,7 +43,7 @@ impl Devices<'_> {
 
     /// Computes the hidden states of sequences and gathers them on the first device.
     pub(super) fn states(&self, packed: &Packed, dropout: Option<&DropoutConfig>) -> Result<Tensor> {
-        let own = self.on_each(self.shares(packed, None, dropout), |model, share: Share| {
+        let own = self.on_each(self.shares(packed, None, dropout)?, |model, share: Share| {
             model.states(&share.packed, share.dropout.as_ref())
         });
         self.gathered(own?.iter())
@@ -52,15 +52,16 @@ impl Devices<'_> {
     /// Computes the loss and its gradients with respect to `parameters`.
     ///
     /// The function `loss` computes the loss from the hidden states. `parameters` contains the parameters of the
-    /// encoder, followed by those of the objective's own layers.
+    /// encoder, followed by those of the objective's own layers. `fixed` are input vectors that are not trained.
     pub(super) fn backward(
         &self,
         packed: &Packed,
+        fixed: Option<&Replaced>,
         dropout: Option<&DropoutConfig>,
         parameters: &[Parameter],
         loss: impl Fn(&Tensor) -> Candle<Tensor>,
     ) -> Result<(f64, Gradients)> {
-        let input = PassInput { packed, replaced: None, first: false };
+        let input = PassInput { packed, replaced: fixed, first: false };
         let (value, gradients, _) = self.backward_to_vectors(&input, None, dropout, parameters, loss)?;
         Ok((value, gradients))
     }
@@ -75,7 +76,7 @@ impl Devices<'_> {
         parameters: &[Parameter],
         loss: impl Fn(&Tensor) -> Candle<Tensor>,
     ) -> Result<(f64, Gradients, Option<Tensor>)> {
-        let shares = self.shares(input.packed, input.replaced, dropout);
+        let shares = self.shares(input.packed, input.replaced, dropout)?;
         let passes = self.forward(&shares, false)?;
         let states = self.gathered(passes.iter().map(|pass| &pass.states))?;
         let found = differentiate(&states, vectors, parameters, loss).map_err(device::error)?;
@@ -100,7 +101,7 @@ impl Devices<'_> {
         loss: impl Fn(&Tensor, &Tensor) -> Candle<Tensor>,
     ) -> Result<(f64, Gradients)> {
         let own_dropout = dropout.map(|c| DropoutConfig { key: hash64(c.key, UTTERANCES), ..*c });
-        let shares = self.shares(&utterances.packed, None, own_dropout.as_ref());
+        let shares = self.shares(&utterances.packed, None, own_dropout.as_ref())?;
         let passes = self.forward(&shares, utterances.need_first_layer())?;
         let first: Vec<&Tensor> = passes.iter().filter_map(|pass| pass.first.as_ref()).collect();
         let first = match first.is_empty() {
@@ -177,28 +178,32 @@ impl Devices<'_> {
         packed: &'p Packed,
         replaced: Option<&Replaced>,
         dropout: Option<&DropoutConfig>,
-    ) -> Vec<Share<'p>> {
+    ) -> Result<Vec<Share<'p>>> {
         let ranges = split(packed, 1 + self.others.len());
-        let share = |range: Range<usize>| Share {
-            rows: packed.starts[range.start]..packed.starts[range.end],
-            replaced: replaced.map(|replaced| {
-                let (start, end) = (packed.starts[range.start] as u32, packed.starts[range.end] as u32);
-                let own = replaced.places.iter().filter(|(row, _)| (start..end).contains(row));
-                Replaced {
-                    places: own.map(|(row, vector)| (row - start, *vector)).collect(),
-                    vectors: replaced.vectors.clone(),
-                }
-            }),
-            dropout: dropout.map(|c| match range.start {
-                0 => *c,
-                first => DropoutConfig { key: hash64(c.key, first as u64), ..*c },
-            }),
-            packed: match range.len() == packed.sequences.len() {
-                true => Cow::Borrowed(packed),
-                false => Cow::Owned(Packed::new(packed.sequences[range].to_vec())),
-            },
+        let models = std::iter::once(self.first).chain(self.others);
+        let replaced_in = |range: &Range<usize>, model: &Trainable| {
+            let Some(Replaced { places, vectors }) = replaced else { return Ok(None) };
+            let (start, end) = (packed.starts[range.start] as u32, packed.starts[range.end] as u32);
+            let own = places.iter().filter(|(row, _)| (start..end).contains(row));
+            let places = own.map(|(row, vector)| (row - start, *vector)).collect();
+            let vectors = vectors.to_device(model.device()).map_err(device::error)?;
+            Ok::<_, Error>(Some(Replaced { places, vectors }))
         };
-        ranges.into_iter().map(share).collect()
+        let share = |(range, model): (Range<usize>, &Trainable)| {
+            Ok(Share {
+                rows: packed.starts[range.start]..packed.starts[range.end],
+                replaced: replaced_in(&range, model)?,
+                dropout: dropout.map(|c| match range.start {
+                    0 => *c,
+                    first => DropoutConfig { key: hash64(c.key, first as u64), ..*c },
+                }),
+                packed: match range.len() == packed.sequences.len() {
+                    true => Cow::Borrowed(packed),
+                    false => Cow::Owned(Packed::new(packed.sequences[range].to_vec())),
+                },
+            })
+        };
+        ranges.into_iter().zip(models).map(share).collect()
     }
 
     fn gathered<'t>(&self, states: impl Iterator<Item = &'t Tensor>) -> Result<Tensor> {

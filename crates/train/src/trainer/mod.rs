@@ -198,9 +198,12 @@ impl<'a> Trainer<'a> {
                         |states, vectors| prepared.loss(states, Some(vectors))? * share,
                     )?
                 }
-                None => self.devices.backward(packed, dropout, &self.parameters, |states| {
-                    prepared.loss(states, None)? * share
-                })?,
+                None => {
+                    let fixed = prepared.fixed.as_ref();
+                    self.devices.backward(packed, fixed, dropout, &self.parameters, |states| {
+                        prepared.loss(states, None)? * share
+                    })?
+                }
             };
             loss += part_loss;
             match &mut gradients {
@@ -249,7 +252,7 @@ impl<'a> Trainer<'a> {
         for (part, packed) in micro_batches.iter().enumerate() {
             let rows = packed.sequences.len();
             let (_, own) =
-                self.devices.backward(packed, dropout(part).as_ref(), &self.parameters, |states| {
+                self.devices.backward(packed, None, dropout(part).as_ref(), &self.parameters, |states| {
                     (means(states, packed)? * of_means.narrow(0, row, rows)?)?.sum_all()
                 })?;
             gradients.add(own)?;

@@ -9,7 +9,7 @@ use crate::{
     objectives::{
         Aggregation, Dial2vec, DialogueCse, Matching, Mlm, PostTraining, Relevance, ResponseSelection,
         RolePosition, SimCse,
-        tests::selector::{layout, matching_selector, selector_of_width},
+        tests::selector::{frozen_selector, layout, matching_selector, selector_of_width},
     },
     optimizer,
 };
@@ -87,6 +87,7 @@ fn objectives(data: &TrainingSet) -> Vec<Box<dyn Objective>> {
         Box::new(PostTraining::new(relevance(), Mlm::new(&trainable(1), Some(3), None, 1).unwrap())),
         Box::new(selector_of_width(24, 32, None)),
         Box::new(selector_of_width(24, 32, Some(SentenceSettings::default()))),
+        Box::new(frozen_selector(&network(), 32, 1 << 12)),
         Box::new(matching_selector(24, 32, None)),
         Box::new(matching_selector(24, 32, Some(SentenceSettings::default()))),
     ]
@@ -221,6 +222,24 @@ fn training_from_a_file_equals_training_from_memory() {
             of_file.definition().name
         );
     }
+}
+
+#[test]
+fn frozen_sentence_vectors_are_those_of_the_network_before_training() {
+    let data = data();
+    let losses = |objective: &dyn Objective| -> Vec<f64> {
+        let model = through(0);
+        let mut trainer = Trainer::new(&model, objective, &data, plan(0.0, 1)).unwrap();
+        (0..3).map(|_| trainer.step().unwrap().loss).collect()
+    };
+    let trained = losses(&selector_of_width(24, 32, Some(SentenceSettings::default())));
+    let frozen = losses(&frozen_selector(&network(), 32, 1 << 20));
+    assert!(
+        (trained[0] - frozen[0]).abs() < 1e-5 && (trained[2] - frozen[2]).abs() > 1e-5,
+        "{trained:?} {frozen:?}"
+    );
+    // Without a cache, the vectors are the same.
+    assert_eq!(losses(&frozen_selector(&network(), 32, 0)), frozen);
 }
 
 #[test]

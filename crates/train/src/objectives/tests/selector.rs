@@ -1,8 +1,11 @@
 //! Tests of the objectives that read a context and a response together.
 
-use turnwise_encoder::selector::{
-    Divider, Frame, HeadActivation, HeadKind, History, Layout, LayoutTokens, Scales, SelectorSettings,
-    SentencePooling, SentenceSettings,
+use turnwise_encoder::{
+    Network,
+    selector::{
+        Divider, Frame, HeadActivation, HeadKind, History, Layout, LayoutTokens, Scales, SelectorSettings,
+        SentencePooling, SentenceSettings,
+    },
 };
 
 use super::{more::trainable, *};
@@ -45,9 +48,16 @@ pub(crate) fn matching_selector(
     selector_with(Layout::with_tokens(settings, plain.special_tokens().clone()), width)
 }
 
+/// Returns a selector with frozen sentence vectors, which `network` computes. The cache has `memory` bytes.
+pub(crate) fn frozen_selector(network: &Network, max_tokens: usize, memory: usize) -> Selector {
+    let sentences = SentenceSettings { frozen: true, ..SentenceSettings::default() };
+    let frozen = Some(FrozenSentences::new(network, sentences, memory).unwrap());
+    Selector { frozen, ..selector_of_width(network.shape.hidden, max_tokens, Some(sentences)) }
+}
+
 fn selector_with(layout: Layout, width: usize) -> Selector {
     let heads = start_heads(width, layout.settings(), None, &Device::Cpu, 3).unwrap();
-    Selector { layout, negatives: 2, hard: None, heads, activation: HeadActivation::Tanh }
+    Selector { layout, negatives: 2, hard: None, heads, activation: HeadActivation::Tanh, frozen: None }
 }
 
 fn list(shape: &serde_json::Value, name: &str) -> Vec<f64> {
