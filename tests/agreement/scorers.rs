@@ -13,7 +13,7 @@ use turnwise_encoder::{
     folder::{Additions, ModelFolder, save_extended},
     selector::{
         Divider, EOU, Head, HeadActivation, HeadKind, History, SavedSelector, Selector, SelectorSettings,
-        is_selector, save_selector,
+        Trained, is_selector, save_selector,
     },
 };
 
@@ -119,12 +119,10 @@ fn a_selector_of_tokens_opens_in_sentence_transformers_with_the_same_scores() {
             sentences: None,
         };
         let saved = SavedSelector {
-            network: &network,
-            head: &head,
             architecture,
             pipeline: base.pipeline(),
             tokenizer: &tokenizer,
-            settings: &settings,
+            trained: Trained { network: &network, sentence_network: None, head: &head, settings: &settings },
             base: Some(name),
         };
         let target = work.path("saved");

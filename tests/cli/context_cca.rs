@@ -187,13 +187,17 @@ fn unsupported_layer_settings_are_reported_before_anything_is_written() {
     );
     let on = format!("--corpus {SAMPLES} -m ./small -o run");
     for (line, code, says) in [
-        (format!("train context-cca {on} --steps 5 --batch 2"), 2, "context-cca has no steps, no batch"),
+        (
+            format!("train context-cca {on} --steps 5 --batch 2"),
+            2,
+            "`context-cca` does not use the settings steps, batch",
+        ),
         (
             format!("train context-cca {on} --auxiliary self-distillation=1"),
             2,
-            "context-cca has no auxiliary",
+            "`context-cca` does not use the setting auxiliary",
         ),
-        (format!("train context-cca {on} --select last"), 2, "context-cca has no select"),
+        (format!("train context-cca {on} --select last"), 2, "`context-cca` does not use the setting select"),
         (format!("train context-cca {on} --context-layer"), 2, "already learns a layer"),
         (format!("train simcse {on} --context-layer --context-weight 2"), 2, "strength cannot be 2"),
         (

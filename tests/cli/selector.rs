@@ -65,6 +65,10 @@ fn a_selector_is_trained_evaluated_and_saved() {
         .says(2, &["the head `matching` trains the vectors of turns", "use the head `cls` or `pooler`"]);
     refused("post-training", "--history sentences")
         .says(2, &["`post-training` trains the sentence vectors", "omit --frozen-sentences"]);
+    t.run(&format!("train selector --corpus {SAMPLES} -m ./small --context 5 -o x"))
+        .says(2, &["`selector` does not use the setting context", "omit --context"]);
+    t.run(&format!("train selector --corpus {SAMPLES} -m ./tokens -o x"))
+        .says(2, &["is the folder of a training run", "tokens/model"]);
     // The last turns or tokens of the context.
     let scores = |suffix: &str| {
         t.json(&format!("bench response responses.jsonl -r selector:./tokens{suffix}"))[0]["values"][0]["each"].clone()
@@ -149,6 +153,11 @@ fn a_selector_chooses_replies_and_reranks() {
     t.write("unknown.json", "[{\"role\": \"user\", \"content\": \"my card was stolen\"}]");
     t.run("respond -i chats --context unknown.json")
         .says(3, &["unknown.json looks like JSON, but is not a dialogue in a known format", "\"messages\""]);
+    t.run("respond -i chats").says(2, &["there is no conversation to answer", "--context FILE"]);
+    t.run("respond -i chats hello --role boss").says(
+        0,
+        &["no answer is by a speaker with the role boss; the roles in these dialogues: user, agent"],
+    );
     // A line in brackets is text.
     t.write("brackets.txt", "[ticket 5] my card was stolen\n");
     t.run("respond -i chats --context brackets.txt").says(0, &[]);
@@ -229,7 +238,7 @@ fn wrong_uses_of_selectors_are_reported() {
         ("respond -i chats x --selector runs/nothere", vec!["such as runs/replies"]),
         ("respond -i chats --context blank.txt", vec!["blank.txt has no text"]),
         ("respond -i chats hello --candidates blank.txt", vec!["blank.txt has no text"]),
-        ("respond -i chats", vec!["required"]),
+        ("respond -i chats", vec!["there is no conversation to answer"]),
     ] {
         let outcome = t.run(command);
         assert!(outcome.code > 0, "{command}: {outcome:?}");
@@ -237,7 +246,8 @@ fn wrong_uses_of_selectors_are_reported() {
     }
     // A context and a candidate of 10,000 tokens are cut, with a warning for the candidate.
     let outcome = t.run("respond -i chats --context long.txt --selector ./replies --candidates long.txt");
-    outcome.says(0, &["warning: the selector read only the beginning of 1 candidate: too long"]);
+    outcome
+        .says(0, &["warning: the selector read only the beginning of 1 candidate, because it is too long: "]);
     for (options, texts) in [
         (
             "--first-weight 0.5",

@@ -423,7 +423,7 @@ fn invalid_runs_are_refused_before_anything_is_written() {
     for (line, code, says) in [
         (format!("train dialogcse {on}"), 2, "dialoguecse"),
         ("train simcse -m ./small -o run".to_owned(), 2, "no dialogues to train on"),
-        (format!("train simcse {on} --window 3"), 2, "simcse has no window"),
+        (format!("train simcse {on} --window 3"), 2, "`simcse` does not use the setting window"),
         (format!("train dialoguecse {on} --negatives 3 --hard-negatives 4"), 2, "hard_negatives"),
         (format!("train simcse {on} --learning-rate 7"), 2, "learning_rate cannot be 7"),
         (format!("train simcse {on} --dropout -0.5"), 2, "--dropout takes a number from 0 to 0.9"),

@@ -1,7 +1,10 @@
 //! Response suggestion. Suggests replies to a conversation: answers to similar turns in the index, or the best replies
 //! from a list of candidates in the request.
 
-use std::{collections::HashSet, time::Instant};
+use std::{
+    collections::{BTreeSet, HashSet},
+    time::Instant,
+};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -147,6 +150,9 @@ fn timed(
     Ok(Replies { schema: "turnwise/respond/1", replies, warnings, milliseconds })
 }
 
+/// Number of characters that a warning shows of a candidate.
+const SHOWN_CHARACTERS: usize = 40;
+
 /// Ranks the given candidates by a selector. Also returns warnings about texts that are too long.
 fn select_candidates(selector: &Selector, request: &RespondRequest) -> Result<(Vec<Reply>, Vec<String>)> {
     let candidates = request.candidates.iter().enumerate();
@@ -167,19 +173,22 @@ fn selected(
     let context: Vec<&str> = request.context.iter().map(String::as_str).collect();
     let texts: Vec<&str> = replies.iter().map(|reply| reply.text.as_str()).collect();
     let selected = selector.select(&context, &texts)?;
+    let cut: Vec<&str> = selected.cut_responses.iter().map(|n| texts[*n]).collect();
+    let warnings = cut.first().map(|first| {
+        format!(
+            "the selector read only the beginning of {}, because {}: {}…",
+            counted(cut.len() as u64, "candidate"),
+            if cut.len() == 1 { "it is too long" } else { "they are too long; the first one" },
+            first.trim().chars().take(SHOWN_CHARACTERS).collect::<String>()
+        )
+    });
+    let warnings = Vec::from_iter(warnings);
     let mut scored: Vec<(f32, Reply)> = selected.outputs.iter().copied().zip(replies).collect();
     // A stable sort keeps the order of equal scores. An empty reply is never the best one.
     let is_blank = |reply: &Reply| reply.text.trim().is_empty();
     scored.sort_by(|a, b| is_blank(&a.1).cmp(&is_blank(&b.1)).then(b.0.total_cmp(&a.0)));
     scored.truncate(request.k);
     let score = |(output, reply): (f32, Reply)| Reply { score: selector.activation().apply(output), ..reply };
-    let mut warnings = Vec::new();
-    if selected.cut_responses > 0 {
-        warnings.push(format!(
-            "the selector read only the beginning of {}: too long",
-            counted(selected.cut_responses as u64, "candidate")
-        ));
-    }
     Ok((scored.into_iter().map(score).collect(), warnings))
 }
 
@@ -254,8 +263,11 @@ impl Searcher {
         let same = |text: &str| text.trim().to_lowercase();
         // A reply that was already given is no suggestion.
         let mut seen: HashSet<String> = request.context.iter().map(|turn| same(turn)).collect();
-        let mut replies = Vec::new();
+        let (mut replies, mut roles) = (Vec::new(), BTreeSet::new());
         for hit in found.hits {
+            if request.role.is_some() {
+                roles.extend(hit.after.iter().filter_map(|turn| turn.role.clone()));
+            }
             let answers = |turn: &&Turn| {
                 let other_speaker = turn.speaker != hit.turn.speaker || turn.role != hit.turn.role;
                 other_speaker && request.role.as_ref().is_none_or(|role| turn.role.as_ref() == Some(role))
@@ -272,11 +284,19 @@ impl Searcher {
             });
         }
         replies.truncate(wanted);
-        if !selects {
-            return Ok((replies, found.warnings));
+        let mut warnings = found.warnings;
+        if let Some(role) = request.role.as_ref().filter(|role| !roles.is_empty() && !roles.contains(*role)) {
+            let known: Vec<String> = roles.iter().map(Role::to_string).collect();
+            warnings.push(format!(
+                "no answer is by a speaker with the role {role}; the roles in these dialogues: {}",
+                known.join(", ")
+            ));
         }
-        let (replies, warnings) = selected(self.selector()?, request, replies)?;
-        Ok((replies, [found.warnings, warnings].concat()))
+        if !selects {
+            return Ok((replies, warnings));
+        }
+        let (replies, more) = selected(self.selector()?, request, replies)?;
+        Ok((replies, [warnings, more].concat()))
     }
 
     /// Returns whether the request needs the encoder.

@@ -131,7 +131,6 @@ pub(crate) struct RespondArgs {
     /// Last turn of the conversation: the one to answer
     ///
     /// Without it, the last turn of --context or --turn is answered.
-    #[arg(required_unless_present_any = ["context", "turns"])]
     pub(crate) turn: Option<String>,
     /// File with the turns of the conversation; `-` is standard input
     ///

@@ -12,6 +12,11 @@ const MAX_CANDIDATES: usize = 1_000;
 
 pub(super) fn run(args: &RespondArgs, context: &Context<'_>) -> Result<()> {
     let turns = turns_of(args.context.as_deref(), &args.turns, args.turn.as_deref(), context)?;
+    if turns.is_empty() {
+        return Err(Error::input("there is no conversation to answer").with_hint(
+            "pass its last turn, as in `turnwise respond \"my parcel never arrived\"`, or a file with all turns: --context FILE",
+        ));
+    }
     let (lines, candidates): (Vec<usize>, Vec<String>) =
         args.candidates.as_deref().map_or(Ok(Vec::new()), candidates)?.into_iter().unzip();
     let request = RespondRequest {

@@ -71,6 +71,13 @@ impl ModelFolder {
                 "use the folder that contains config.json, or the name of a model (see `turnwise model list`)",
             ));
         }
+        // The folder of a training run contains the model in a subfolder.
+        let of_run = path.join("model");
+        if !path.join("config.json").exists() && of_run.join("config.json").is_file() {
+            let (run, of_run) = (path.display(), of_run.display());
+            let error = Error::input(format!("{run} is the folder of a training run, not of a model"));
+            return Err(error.with_hint(format!("use the model in it: {of_run}")));
+        }
         if purpose == Purpose::Vectors && path.join(SELECTOR).is_file() {
             return Err(Error::input(format!("{} is a selector, which scores texts, not an encoder", path.display()))
                 .with_hint("use it with `turnwise respond --selector`, `search --rerank selector:` or `bench response -r selector:`"));

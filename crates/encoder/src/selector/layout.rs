@@ -4,7 +4,9 @@ use std::ops::Range;
 
 use turnwise_core::error::{Error, Result};
 
-use super::settings::{COMPARED_TOKENS, Divider, Frame, SelectorSettings, SentencePooling, SentenceSettings};
+use super::settings::{
+    COMPARED_TOKENS, Divider, Frame, History, SelectorSettings, SentencePooling, SentenceSettings,
+};
 use crate::{Part, Sequence, folder::Tokenizer, network::Embeddings};
 
 /// Name of the token that ends an utterance.
@@ -55,7 +57,7 @@ pub struct Utterance {
     /// states after the last layer.
     pub terms: [Vec<Part>; 2],
     /// Rows of the tokens that are compared: all but special tokens, or all tokens of a text that has only those.
-    pub words: Vec<u32>,
+    pub compared: Vec<u32>,
 }
 
 /// Segment of the context.
@@ -181,6 +183,16 @@ impl Layout {
         self.pair(context, vectors, kept, (turns - count, response.len() - kept.len()))
     }
 
+    /// Returns the number of inputs that the turns of a context take in a sequence.
+    pub(super) fn context_inputs(&self, turns: &[&[u32]]) -> usize {
+        let in_sequence = |turn: &&[u32]| match self.settings.history {
+            History::Tokens => turn.len(),
+            History::Sentences => 1,
+        };
+        let inputs: usize = turns.iter().map(|turn| in_sequence(turn) + self.divider().len()).sum();
+        inputs.min(self.settings.max_tokens)
+    }
+
     fn pair(
         &self,
         context: Vec<u32>,
@@ -264,10 +276,10 @@ impl Layout {
         let words = before.len()..length - after.len();
         // A context of several turns has special tokens between them.
         let is_word = |row: &usize| !after.contains(&ids[*row]);
-        let mut word_rows: Vec<u32> = words.clone().filter(is_word).map(|row| row as u32).collect();
-        if word_rows.is_empty() {
+        let mut compared: Vec<u32> = words.clone().filter(is_word).map(|row| row as u32).collect();
+        if compared.is_empty() {
             // A text can consist of special tokens, such as the text "[SEP]".
-            word_rows = words.clone().map(|row| row as u32).collect();
+            compared = words.clone().map(|row| row as u32).collect();
         }
         let terms = match settings.pooling {
             SentencePooling::Cls => {
@@ -289,7 +301,7 @@ impl Layout {
                 })
             }
         };
-        Utterance { sequence: Sequence::new(ids), terms, words: word_rows }
+        Utterance { sequence: Sequence::new(ids), terms, compared }
     }
 }
 

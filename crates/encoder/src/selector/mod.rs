@@ -69,8 +69,8 @@ pub struct Selected {
     /// Number of context tokens, or of context turns if they are vectors, that were cut off. If the responses differ in
     /// length, this is the largest number.
     pub cut_context: usize,
-    /// Number of responses that were cut off.
-    pub cut_responses: usize,
+    /// Indices of the responses of which only the beginning was read.
+    pub cut_responses: Vec<usize>,
     /// Number of tokens and sentence vectors in the sequences of the responses.
     pub tokens: u64,
 }

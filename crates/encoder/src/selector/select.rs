@@ -25,8 +25,8 @@ impl Selector {
 
     /// Scores the responses of several contexts. The order of the results is the order of the samples.
     ///
-    /// A selector that compares vectors reads only the 16 most similar responses together with their context. The other
-    /// responses get lower scores, in the order of their similarities.
+    /// A selector that compares vectors reads only the most similar responses together with their context: 16, or fewer if
+    /// the context is long. The other responses get lower scores, in the order of their similarities.
     pub fn select_all(&self, samples: &[Sample<'_>]) -> Result<Vec<Selected>> {
         let tokenized = samples.par_iter().map(|sample| self.tokenize(sample));
         let tokenized = tokenized.collect::<Result<Vec<Tokenized>>>()?;
@@ -34,7 +34,8 @@ impl Selector {
         let (mut items, mut all) = (Vec::new(), Vec::new());
         for (sample, alone) in tokenized.iter().zip(&alone) {
             let mut selected = Selected { outputs: alone.scores.clone(), ..Selected::default() };
-            let read = read_first(&alone.scores, sample.responses.len());
+            let most = if alone.scores.is_empty() { usize::MAX } else { self.most_read(sample) };
+            let read = read_first(&alone.scores, sample.responses.len(), most);
             self.read(sample, alone, &read, &mut items, &mut selected);
             all.push((selected, read));
         }
@@ -60,14 +61,17 @@ impl Selector {
         let turns: Vec<&[u32]> = sample.context.iter().map(Vec::as_slice).collect();
         // Responses of about the same length have the same turns, so they can share one copy of the vectors.
         let mut shared: Option<(usize, Arc<[f32]>)> = None;
-        for response in read.iter().map(|n| &sample.responses[*n]) {
+        for n in read.iter().copied() {
+            let response = &sample.responses[n];
             let pair = match self.settings().history {
                 _ if !self.is_own => self.layout.query_and_text(&turns.concat(), response),
                 History::Tokens => self.layout.tokens(&turns, response),
                 History::Sentences => self.layout.sentences(turns.len(), response),
             };
             selected.cut_context = selected.cut_context.max(sample.dropped + pair.cut_context);
-            selected.cut_responses += usize::from(pair.cut_response > 0);
+            if pair.cut_response > 0 {
+                selected.cut_responses.push(n);
+            }
             let mut sequence = pair.sequence;
             selected.tokens += sequence.len() as u64;
             if let Some((_, first)) = pair.vectors.first() {
@@ -87,6 +91,12 @@ impl Selector {
             let first_token = vec![Part { rows: 0..1, weight: 1.0 }];
             items.push(Item { input: items.len(), sequence, pools: vec![first_token] });
         }
+    }
+
+    /// Returns the maximum number of responses to read together with a context, if all are compared with it before.
+    fn most_read(&self, sample: &Tokenized) -> usize {
+        let turns: Vec<&[u32]> = sample.context.iter().map(Vec::as_slice).collect();
+        (MOST_INPUTS / self.layout.context_inputs(&turns).max(1)).clamp(LEAST_READ, MOST_READ)
     }
 
     fn tokenize(&self, sample: &Sample<'_>) -> Result<Tokenized> {
@@ -158,7 +168,7 @@ impl Selector {
             let score = |response: &Text| {
                 scales.turns * similarity(&context, &response.vector)
                     + scales.context * cosine(&whole[0].vector, &response.vector)
-                    + scales.tokens * similarity_of_tokens(&whole[0].words, &response.words)
+                    + scales.tokens * similarity_of_tokens(&whole[0].tokens, &response.tokens)
             };
             let scores = responses.par_iter().map(score).collect();
             all.push(Alone { context, scores });
@@ -166,7 +176,7 @@ impl Selector {
         Ok(all)
     }
 
-    /// Returns the vectors of texts that are encoded separately, and those of their words.
+    /// Returns the vectors of texts that are encoded separately, and those of their compared tokens.
     fn texts(&self, texts: &[Utterance]) -> Result<Vec<Text>> {
         let item = |(input, text): (usize, &Utterance)| Item {
             input,
@@ -190,10 +200,10 @@ impl Selector {
                     sum
                 }
             };
-            let mut words = Vectors::new(width);
-            text.words.iter().for_each(|row| words.push(&states[*row as usize * width..][..width]));
-            words.normalize();
-            Text { vector, words }
+            let mut tokens = Vectors::new(width);
+            text.compared.iter().for_each(|row| tokens.push(&states[*row as usize * width..][..width]));
+            tokens.normalize();
+            Text { vector, tokens }
         };
         let Engine { backend, layers, budget } = &self.engine;
         run_states(backend.as_ref(), budget, &[(*layers, 1.0)], &items, &of_text)
@@ -223,16 +233,19 @@ fn keep_last_tokens(context: &mut Vec<Vec<u32>>, room: usize) -> [usize; 2] {
     [turns, cut]
 }
 
-/// Maximum number of responses that are read together with their context, if all are compared with it before.
+/// Maximum and minimum number of responses that are read together with their context, if all are compared with it before.
 pub(super) const MOST_READ: usize = 16;
+pub(super) const LEAST_READ: usize = 4;
+/// Number of inputs of the context, in the sequences of all its responses, above which fewer than [`MOST_READ`] responses
+/// are read.
+const MOST_INPUTS: usize = 3_072;
 
-/// Returns the indices of the responses to read: those with the highest scores, or all `count` responses if there are no
-/// scores.
-pub(super) fn read_first(scores: &[f32], count: usize) -> Vec<usize> {
+/// Returns the indices of the responses to read: the `most` responses with the highest scores.
+pub(super) fn read_first(scores: &[f32], count: usize, most: usize) -> Vec<usize> {
     let mut indices: Vec<usize> = (0..count).collect();
-    if !scores.is_empty() && count > MOST_READ {
+    if count > most {
         indices.sort_by(|a, b| scores[*b].total_cmp(&scores[*a]).then(a.cmp(b)));
-        indices.truncate(MOST_READ);
+        indices.truncate(most);
         indices.sort_unstable();
     }
     indices
@@ -269,14 +282,14 @@ pub(super) fn similarity(turns: &Vectors, response: &[f32]) -> f32 {
     powers.sum::<f32>().ln() * SOFTNESS
 }
 
-/// Returns the similarity of the words of a context and of a response: the mean, over the words of the response, of the
-/// smooth maximum of the cosines with the words of the context. The vectors must be L2-normalized.
+/// Returns the similarity of the tokens of a context and of a response: the mean, over the tokens of the response, of the
+/// smooth maximum of the cosines with the tokens of the context. The vectors must be L2-normalized.
 pub(super) fn similarity_of_tokens(context: &Vectors, response: &Vectors) -> f32 {
     if context.is_empty() || response.is_empty() {
         return 0.0;
     }
-    let best = |word: &[f32]| {
-        let powers = context.rows().map(|row| (dot(row, word) / SOFTNESS).exp());
+    let best = |token: &[f32]| {
+        let powers = context.rows().map(|row| (dot(row, token) / SOFTNESS).exp());
         powers.sum::<f32>().ln() * SOFTNESS
     };
     response.rows().map(best).sum::<f32>() / response.len() as f32
@@ -298,8 +311,8 @@ fn dot(a: &[f32], b: &[f32]) -> f32 {
 #[derive(Default)]
 struct Text {
     vector: Vec<f32>,
-    /// L2-normalized vectors of the words.
-    words: Vectors,
+    /// L2-normalized vectors of the compared tokens.
+    tokens: Vectors,
 }
 
 /// Results of encoding the texts of a sample alone.

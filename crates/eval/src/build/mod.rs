@@ -2,7 +2,7 @@
 
 mod dial;
 mod dsts;
-mod response;
+pub(crate) mod response;
 mod sr;
 
 pub(crate) use dial::with_one_domain;

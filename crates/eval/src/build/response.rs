@@ -3,7 +3,7 @@
 
 use std::io::{self, Write};
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use turnwise_core::{
     error::{Error, Result},
@@ -26,37 +26,26 @@ pub struct ResponseOptions {
     pub seed: u64,
 }
 
-#[derive(Debug, Clone, PartialEq, Serialize)]
-struct ContextTurn {
-    role: String,
-    text: String,
+/// A turn of a context.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct ContextTurn {
+    #[serde(default, alias = "speaker")]
+    pub(crate) role: String,
+    pub(crate) text: String,
 }
 
-#[derive(Debug, Clone, PartialEq, Serialize)]
-struct Sample {
-    id: String,
-    context: Vec<ContextTurn>,
-    candidates: Vec<String>,
-    answer: usize,
-}
-
-/// A sample with its context as pairs of a speaker and a text.
-pub(crate) struct SampleTexts {
+/// A sample of response selection: a line of the file.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Sample {
     pub(crate) id: String,
-    pub(crate) context: Vec<(String, String)>,
+    pub(crate) context: Vec<ContextTurn>,
     pub(crate) candidates: Vec<String>,
     pub(crate) answer: usize,
 }
 
 impl ResponseSet {
-    pub(crate) fn into_samples(self) -> Vec<SampleTexts> {
-        let texts = |Sample { id, context, candidates, answer }: Sample| SampleTexts {
-            id,
-            context: context.into_iter().map(|turn| (turn.role, turn.text)).collect(),
-            candidates,
-            answer,
-        };
-        self.samples.into_iter().map(texts).collect()
+    pub(crate) fn into_samples(self) -> Vec<Sample> {
+        self.samples
     }
 }
 

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Candidates, LoadOptions, Loaded, RankingTask, Skipped, TaskSettings};
 use crate::{
-    build::ResponseSet,
+    build::response::{ContextTurn, ResponseSet, Sample},
     data::{self, each_line},
     rank::{Items, Pool},
     trec::Measure,
@@ -122,21 +122,6 @@ impl ResponseSelection {
     }
 }
 
-#[derive(Deserialize)]
-struct Sample {
-    id: String,
-    context: Vec<ContextTurn>,
-    candidates: Vec<String>,
-    answer: usize,
-}
-
-#[derive(Deserialize)]
-struct ContextTurn {
-    #[serde(default, alias = "speaker")]
-    role: String,
-    text: String,
-}
-
 /// Candidate response, and whether it is a right response.
 type Response = (String, bool);
 
@@ -198,9 +183,8 @@ impl ResponseSet {
         chosen.sort_by(|a, b| a.id.cmp(&b.id));
         let mut samples = Samples::default();
         for sample in chosen {
-            let context = sample.context.into_iter().map(|(role, text)| ContextTurn { role, text });
             let flags = sample.candidates.into_iter().enumerate().map(|(n, text)| (text, n == sample.answer));
-            samples.push(sample.id, context.collect(), flags.collect()).map_err(Error::data)?;
+            samples.push(sample.id, sample.context, flags.collect()).map_err(Error::data)?;
         }
         Ok(samples.task())
     }

@@ -51,17 +51,17 @@ struct Scored {
     /// Index of the query.
     query: usize,
     /// The context as one text.
-    context: WithWords,
+    context: WithTokens,
     /// The responses. The first one is the true response.
-    responses: Vec<WithWords>,
+    responses: Vec<WithTokens>,
 }
 
-/// A text whose words are compared, too.
-pub(super) struct WithWords {
+/// A text whose tokens are compared, too.
+pub(super) struct WithTokens {
     /// Index of the text.
     pub(super) text: usize,
-    /// Indices of the words.
-    pub(super) words: Range<usize>,
+    /// Indices of the tokens.
+    pub(super) tokens: Range<usize>,
 }
 
 /// Similarities of contexts and responses.
@@ -86,16 +86,16 @@ impl Compared {
     }
 
     /// Adds the responses to score for a query. `context` is the whole context as one text.
-    pub(super) fn add_scored(&mut self, query: usize, context: WithWords, responses: Vec<WithWords>) {
+    pub(super) fn add_scored(&mut self, query: usize, context: WithTokens, responses: Vec<WithTokens>) {
         self.scored.push(Scored { query, context, responses });
     }
 
     /// Returns the responses of all scored contexts.
-    fn responses(&self) -> impl Iterator<Item = &WithWords> {
+    fn responses(&self) -> impl Iterator<Item = &WithTokens> {
         self.scored.iter().flat_map(|scored| &scored.responses)
     }
 
-    /// Computes the similarities from the vectors of the texts, followed by those of the words, and from the scales of a
+    /// Computes the similarities from the vectors of the texts, followed by those of the tokens, and from the scales of a
     /// head.
     pub(super) fn similarities(&self, vectors: &Tensor, scales: &Tensor) -> Candle<Similarities> {
         let unit = losses::unit(vectors)?;
@@ -119,15 +119,15 @@ impl Compared {
         Ok(Similarities { turns, sums })
     }
 
-    /// Computes the similarities of the words of the scored contexts and of their responses. Every word of a response has
-    /// a smooth maximum of its cosines with the words of the context, and their mean is the similarity.
+    /// Computes the similarities of the tokens of the scored contexts and of their responses. Every token of a response has
+    /// a smooth maximum of its cosines with the tokens of the context, and their mean is the similarity.
     fn of_tokens(&self, unit: &Tensor) -> Candle<Tensor> {
-        // The words of each text follow those of the text before it.
-        let picked = |texts: &mut dyn Iterator<Item = &WithWords>| {
+        // The tokens of each text follow those of the text before it.
+        let picked = |texts: &mut dyn Iterator<Item = &WithTokens>| {
             let (mut rows, mut ranges) = (Vec::new(), Vec::new());
             for text in texts {
                 let start = rows.len();
-                rows.extend(text.words.clone().map(|word| (self.texts.len() + word) as u32));
+                rows.extend(text.tokens.clone().map(|token| (self.texts.len() + token) as u32));
                 ranges.push(start..rows.len());
             }
             let vectors = unit.index_select(&losses::indices(&rows, unit)?, 0)?;
@@ -135,10 +135,10 @@ impl Compared {
         };
         let (contexts, of_contexts) = picked(&mut self.scored.iter().map(|scored| &scored.context))?;
         let (responses, of_responses) = picked(&mut self.responses())?;
-        let of_contexts = of_contexts.into_iter().map(|words| vec![sum_of(words)]);
+        let of_contexts = of_contexts.into_iter().map(|tokens| vec![sum_of(tokens)]);
         let best = smooth_maximum(&contexts.matmul(&responses.t()?)?, of_contexts.collect())?;
-        let mean_of = |words: Range<usize>| Part { weight: 1.0 / words.len().max(1) as f32, rows: words };
-        let means = of_responses.into_iter().map(|words| vec![mean_of(words)]);
+        let mean_of = |tokens: Range<usize>| Part { weight: 1.0 / tokens.len().max(1) as f32, rows: tokens };
+        let means = of_responses.into_iter().map(|tokens| vec![mean_of(tokens)]);
         pool(&best.t()?.contiguous()?, means.collect())?.t()?.contiguous()
     }
 

@@ -18,7 +18,7 @@ pub(super) struct PairBatch {
     /// Texts that are encoded separately: turns that become sentence vectors, and turns and responses to compare.
     alone: Vec<Utterance>,
     /// Rows of tokens in `alone` whose states are needed, too.
-    words: Vec<u32>,
+    compared: Vec<u32>,
     /// Number of tokens in `alone`.
     alone_tokens: u32,
     /// Rows whose inputs are sentence vectors, with the indices of the turns in `alone`.
@@ -55,12 +55,12 @@ impl PairBatch {
         self.sequences.push(pair.sequence);
     }
 
-    /// Adds a text that is encoded separately, and the states of its words. Returns the indices of the words.
-    pub(super) fn encode_words(&mut self, text: Utterance) -> Range<usize> {
-        let first = self.words.len();
-        self.words.extend(text.words.iter().map(|row| self.alone_tokens + row));
+    /// Adds a text that is encoded separately, and the states of its compared tokens. Returns the indices of these tokens.
+    pub(super) fn encode_tokens(&mut self, text: Utterance) -> Range<usize> {
+        let first = self.compared.len();
+        self.compared.extend(text.compared.iter().map(|row| self.alone_tokens + row));
         self.encode(text);
-        first..self.words.len()
+        first..self.compared.len()
     }
 
     /// Adds a text that is encoded separately.
@@ -78,7 +78,7 @@ impl PairBatch {
         loss: impl Loss + 'static,
         frozen: Option<&FrozenSentences>,
     ) -> Result<Prepared> {
-        let PairBatch { sequences, alone, words, places, .. } = self;
+        let PairBatch { sequences, alone, compared, places, .. } = self;
         let prepared = Prepared::new(definition, sequences, count, loss);
         if let Some(frozen) = frozen {
             let fixed = Some(Replaced { vectors: frozen.vectors(&alone)?, places });
@@ -93,7 +93,7 @@ impl PairBatch {
             terms[0].push(of_first);
             terms[1].push(of_last);
         }
-        let utterances = Utterances { packed: Packed::new(texts), terms, tokens: words, places };
+        let utterances = Utterances { packed: Packed::new(texts), terms, tokens: compared, places };
         Ok(Prepared { utterances: Some(utterances), ..prepared })
     }
 }

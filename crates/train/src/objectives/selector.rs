@@ -1,8 +1,9 @@
 //! Selectors: a network reads a context and a response together, and decides whether the response is the next turn.
 //!
 //! A positive pair is a context with its true response, a turn of another speaker than the turn before it; a negative pair
-//! is the same context with a turn of another dialogue. The state of the first token (`[CLS]`) is reduced to one number,
-//! and the loss is the binary cross-entropy of its logistic function.
+//! is the same context with such a turn of another dialogue. If a negative could be any turn, the network could tell from
+//! the response alone whether it is a reply. The state of the first token (`[CLS]`) is reduced to one number, and the loss
+//! is the binary cross-entropy of its logistic function.
 //!
 //! The context turns are tokens, or one sentence vector each. Sentence vectors come from the same network, and the
 //! gradient flows through them. The pairs of one context share its sentence vectors. They can also be frozen: a copy of the
@@ -15,7 +16,7 @@
 use super::{
     FrozenSentences, HardNegatives, Loss, Objective, ObjectiveBuilder, Prepared, TurnLocation,
     check_several_dialogues,
-    compared::{Compared, TextKind, WithWords},
+    compared::{Compared, TextKind, WithTokens},
     definition::{Definition, Output, Role, StepTraining},
     losses, other_dialogue,
     pairs::PairBatch,
@@ -140,6 +141,12 @@ pub(super) fn start_heads(
     Ok(heads)
 }
 
+/// Returns the indices of the turns by another speaker than the turn before them.
+fn replies(turns: &[TurnTokens]) -> Vec<usize> {
+    let answers = (1..).zip(turns.windows(2)).filter(|(_, pair)| pair[0].speaker != pair[1].speaker);
+    answers.map(|(turn, _)| turn).collect()
+}
+
 /// Returns the head with the current values of its parameters.
 fn head_of(heads: &[Parameter], kind: HeadKind, activation: HeadActivation) -> Result<Head> {
     let (heads, scales) = match kind {
@@ -178,7 +185,12 @@ impl Selector {
         let mut drawn = Vec::new();
         for _ in 0..DRAWS {
             let elsewhere = data.dialogue(other_dialogue(data, location.dialogue, random))?;
-            drawn.clone_from(&elsewhere[random.below(elsewhere.len())].ids);
+            let replies = replies(&elsewhere);
+            let turn = match replies.is_empty() {
+                true => random.below(elsewhere.len()),
+                false => replies[random.below(replies.len())],
+            };
+            drawn.clone_from(&elsewhere[turn].ids);
             if drawn != truth {
                 break;
             }
@@ -206,9 +218,9 @@ impl Selector {
         let end = dialogue.len().min(turn + 1 + TURNS_AFTER);
         let mut scored = Vec::new();
         let mut add_scored = |kind, ids: &[u32], pairs: &mut PairBatch, compared: &mut Compared| {
-            let words = pairs.encode_words(self.layout.utterance(ids));
+            let tokens = pairs.encode_tokens(self.layout.utterance(ids));
             let text = compared.add_text(kind, ids);
-            scored.push(WithWords { text, words });
+            scored.push(WithTokens { text, tokens });
             text
         };
         let mut first = None;
@@ -233,8 +245,8 @@ impl Selector {
             add_scored(TextKind::Drawn, negative, pairs, compared);
         }
         let turns: Vec<&[u32]> = dialogue[..turn].iter().map(|turn| turn.ids.as_slice()).collect();
-        let words = pairs.encode_words(self.layout.whole_context(&turns));
-        let context = WithWords { text: compared.add_text(TextKind::Context, &[]), words };
+        let tokens = pairs.encode_tokens(self.layout.whole_context(&turns));
+        let context = WithTokens { text: compared.add_text(TextKind::Context, &[]), tokens };
         let query = compared.add_query(first..truth, truth);
         compared.add_scored(query, context, scored);
         first..truth
@@ -260,16 +272,15 @@ impl Objective for Selector {
     }
 
     fn examples(&self, data: &TrainingSet) -> Result<Vec<TurnLocation>> {
-        let mut replies = Vec::new();
+        let mut examples = Vec::new();
         for dialogue in 0..data.len() as u32 {
-            let turns = data.dialogue(dialogue)?;
-            let answers = (1..).zip(turns.windows(2)).filter(|(_, pair)| pair[0].speaker != pair[1].speaker);
-            replies.extend(answers.map(|(turn, _)| TurnLocation { dialogue, turn }));
+            let turns = replies(&data.dialogue(dialogue)?).into_iter();
+            examples.extend(turns.map(|turn| TurnLocation { dialogue, turn: turn as u32 }));
         }
         // Data without speakers has no replies, only next turns.
-        match replies.is_empty() {
+        match examples.is_empty() {
             true => Ok(turns_of(data, 2).into_iter().filter(|location| location.turn > 0).collect()),
-            false => Ok(replies),
+            false => Ok(examples),
         }
     }
 

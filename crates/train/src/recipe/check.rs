@@ -236,7 +236,8 @@ fn none_of_these(objective: &str, foreign: &[&str], why: &str) -> Result<()> {
         return Ok(());
     }
     let options: Vec<String> = foreign.iter().map(|name| option(name)).collect();
-    Err(Error::input(format!("{objective} has no {}", foreign.join(", no ")))
+    let settings = if foreign.len() == 1 { "setting" } else { "settings" };
+    Err(Error::input(format!("`{objective}` does not use the {settings} {}", foreign.join(", ")))
         .with_hint(format!("omit {}{why}", options.join(" and "))))
 }
 

@@ -461,7 +461,7 @@ mod tests {
             change(&mut r);
             r.resolve(6, 256).unwrap_err().to_string()
         };
-        assert!(error(|r| r.window = Some(3)).contains("simcse has no window"));
+        assert!(error(|r| r.window = Some(3)).contains("`simcse` does not use the setting window"));
         assert!(error(|r| r.learning_rate = Some(-1.0)).contains("learning_rate"));
         assert!(error(|r| r.dropout = f64::NAN).contains("dropout"));
         assert!(error(|r| r.batch = Some(1)).contains("batch"));

@@ -30,7 +30,7 @@ pub(crate) fn run(args: &TrainArgs, context: &Context<'_>) -> Result<()> {
     }
     let seeds = args.seeds.map(|seeds: Seeds| seeds.all(recipe.seed));
     let finished = run::sweep(&recipe, varied, seeds.as_deref(), &options, &observer, &mut |run| {
-        report::warn_of_losses(&run.dev, run.has_layer, context);
+        report::warn_of_losses(&run.dev, report::hint_about_losses(&recipe, run.has_layer), context);
     })?;
     report::sweep(&finished, args.output(), context)
 }

@@ -4,7 +4,7 @@ use crate::cli::prelude::*;
 use turnwise_eval::significance::mean_and_deviation;
 use turnwise_train::{
     objectives::{Definition, Output},
-    recipe::ResolvedRecipe,
+    recipe::{Recipe, ResolvedRecipe},
     run::{
         FinishedRun, Gain, Outcome, RUNS, Spent,
         evaluations::{NEARLY, Selection},
@@ -90,7 +90,7 @@ pub(super) fn end(
             false => writeln!(out, "saved the model of step {step} in {model}{how}"),
         }
     })?;
-    warn_of_losses(&gains, outcome.learned.is_some(), context);
+    warn_of_losses(&gains, hint_about_losses(&recipe.file, outcome.learned.is_some()), context);
     // The agreement with BM25 is the weaker measure. It matters only if the held-out dialogues show no gain.
     let is_better =
         gains.iter().any(|gain| gain.is_held_out() && gain.is_significant() && gain.kept > gain.start);
@@ -118,9 +118,25 @@ pub(super) fn end(
     Ok(())
 }
 
-/// Warns about scores that training made significantly lower, and suggests options that can prevent this. `layered` is
-/// true if a linear layer was learned.
-pub(super) fn warn_of_losses(gains: &[Gain], layered: bool, context: &Context<'_>) {
+/// Returns what can prevent lower scores after training. `has_layer` is true if a linear layer was learned.
+pub(super) fn hint_about_losses(recipe: &Recipe, has_layer: bool) -> &'static str {
+    match (recipe.objective.definition().output, has_layer) {
+        (Output::Selector, _) => {
+            "the first values are those of the base model's vectors; the heads `cls` and `pooler` do not start from these \
+             vectors and need more steps and dialogues than the default head, `matching`"
+        }
+        (Output::Encoder, true) => {
+            "a layer fits dialogues similar to its training data; --context-weight 0.2 changes others less"
+        }
+        (Output::Encoder, false) => {
+            "a larger weight of `self-distillation` (--auxiliary self-distillation=N) or a smaller --learning-rate preserves \
+             more of the encoder"
+        }
+    }
+}
+
+/// Warns about scores that training made significantly lower. `hint` is what can prevent this.
+pub(super) fn warn_of_losses(gains: &[Gain], hint: &str, context: &Context<'_>) {
     let lost: Vec<String> = gains
         .iter()
         .filter(|gain| gain.is_loss())
@@ -130,12 +146,7 @@ pub(super) fn warn_of_losses(gains: &[Gain], layered: bool, context: &Context<'_
         return;
     }
     context.printer.warn(format!("significant losses: {}", lost.join(", ")));
-    context.printer.hint(match layered {
-        true => "a layer fits dialogues similar to its training data; --context-weight 0.2 changes others less",
-        false => {
-            "a larger weight of `self-distillation` (--auxiliary self-distillation=N) or a smaller --learning-rate preserves more of the encoder"
-        }
-    });
+    context.printer.hint(hint);
 }
 
 /// Prints the results of a sweep: for each combination of settings, the means over the seeds.
