@@ -34,7 +34,11 @@ impl Selector {
         let (mut items, mut all) = (Vec::new(), Vec::new());
         for (sample, alone) in tokenized.iter().zip(&alone) {
             let mut selected = Selected { outputs: alone.scores.clone(), ..Selected::default() };
-            let most = if alone.scores.is_empty() { usize::MAX } else { self.most_read(sample) };
+            let turns: Vec<&[u32]> = sample.context.iter().map(Vec::as_slice).collect();
+            let most = match alone.scores.is_empty() {
+                true => usize::MAX,
+                false => most_read(self.layout.context_inputs(&turns)),
+            };
             let read = read_first(&alone.scores, sample.responses.len(), most);
             self.read(sample, alone, &read, &mut items, &mut selected);
             all.push((selected, read));
@@ -91,12 +95,6 @@ impl Selector {
             let first_token = vec![Part { rows: 0..1, weight: 1.0 }];
             items.push(Item { input: items.len(), sequence, pools: vec![first_token] });
         }
-    }
-
-    /// Returns the maximum number of responses to read together with a context, if all are compared with it before.
-    fn most_read(&self, sample: &Tokenized) -> usize {
-        let turns: Vec<&[u32]> = sample.context.iter().map(Vec::as_slice).collect();
-        (MOST_INPUTS / self.layout.context_inputs(&turns).max(1)).clamp(LEAST_READ, MOST_READ)
     }
 
     fn tokenize(&self, sample: &Sample<'_>) -> Result<Tokenized> {
@@ -234,11 +232,16 @@ fn keep_last_tokens(context: &mut Vec<Vec<u32>>, room: usize) -> [usize; 2] {
 }
 
 /// Maximum and minimum number of responses that are read together with their context, if all are compared with it before.
-pub(super) const MOST_READ: usize = 16;
-pub(super) const LEAST_READ: usize = 4;
-/// Number of inputs of the context, in the sequences of all its responses, above which fewer than [`MOST_READ`] responses
-/// are read.
+const MOST_READ: usize = 16;
+const LEAST_READ: usize = 4;
+/// Maximum number of inputs of the context in the sequences of all its responses together, unless they are fewer than
+/// [`LEAST_READ`].
 const MOST_INPUTS: usize = 3_072;
+
+/// Returns the maximum number of responses to read together with a context that has `inputs` inputs in a sequence.
+pub(super) fn most_read(inputs: usize) -> usize {
+    (MOST_INPUTS / inputs.max(1)).clamp(LEAST_READ, MOST_READ)
+}
 
 /// Returns the indices of the responses to read: the `most` responses with the highest scores.
 pub(super) fn read_first(scores: &[f32], count: usize, most: usize) -> Vec<usize> {

@@ -141,6 +141,15 @@ fn responses_beyond_the_most_similar_ones_are_not_read_and_come_last() {
     let exact = |n: &usize| (alone(*n) - all.outputs[*n]).abs() < 1e-5;
     assert!(order[..16].iter().all(exact), "{:?}", all.outputs);
     assert_eq!(selector.select(&context, &responses[..16]).unwrap().outputs.len(), 16);
+    // Fewer responses are read if the context is long.
+    assert_eq!([0, 192, 193, 512, 10_000].map(select::most_read), [16, 16, 15, 6, 4]);
+    let inputs = |history, max_tokens| {
+        let settings = SelectorSettings { max_tokens, ..settings(history, HeadKind::Matching) };
+        let layout = Layout::with_tokens(settings, LayoutTokens { eou: Some(9), ..LayoutTokens::default() });
+        layout.context_inputs(&[&[1, 2, 3], &[4, 5]])
+    };
+    let all = [History::Tokens, History::Sentences].map(|history| [inputs(history, 100), inputs(history, 3)]);
+    assert_eq!(all, [[7, 3], [4, 3]]);
     // Without scores before reading, all are read.
     assert_eq!(select::read_first(&[], 40, usize::MAX).len(), 40);
     let read = select::read_first(&[1.0, 5.0, 3.0], 3, 16);
