@@ -25,6 +25,10 @@ fn a_retrieval_set_is_built_and_used() {
         built.err.contains("can be recognized by the name of a speaker; --strip-names removes the names"),
         "{built:?}"
     );
+    t.ok(&format!("bench build response {SAMPLES} --samples 50 -o some.jsonl"));
+    let (all, some) = (t.read("samples.jsonl"), t.read("some.jsonl"));
+    assert_eq!(some.lines().count(), 50);
+    assert!(some.lines().all(|line| all.lines().any(|other| other == line)));
     let results = t.json("bench response samples.jsonl -r bm25");
     assert!(value(&results, 0, "R@1") > 0.2, "{}", results[0]["values"]);
     assert!((results[0]["values"][0]["floor"].as_f64().unwrap() - 0.1).abs() < 1e-9);

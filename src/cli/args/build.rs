@@ -103,6 +103,9 @@ pub(crate) enum BuildCommand {
         /// The wrong responses have this role, too.
         #[arg(long, value_name = "ROLE")]
         role: Option<Role>,
+        /// Maximum number of samples, drawn at random (--seed) [default: all]
+        #[arg(long, value_name = "N", value_parser = at_least_one)]
+        samples: Option<usize>,
         /// Remove the names of the context's speakers from all candidates
         ///
         /// Otherwise, a name alone can identify the right response.

@@ -22,9 +22,14 @@ pub struct ResponseOptions {
     pub strip_names: bool,
     /// Role of the speakers of all responses; `None` for any role.
     pub role: Option<Role>,
-    /// Random seed for drawing the wrong candidates.
+    /// Maximum number of samples, drawn at random; `None` for all.
+    pub samples: Option<usize>,
+    /// Random seed for drawing the samples and the wrong candidates.
     pub seed: u64,
 }
+
+/// Random stream that draws the samples. The streams from 0 draw the candidates of each sample.
+const CHOICE: u64 = u64::MAX;
 
 /// A turn of a context.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -76,60 +81,71 @@ pub fn response_set(dialogues: &[Dialogue], wanted: &ResponseOptions) -> Result<
             "response selection needs at least two dialogues and at least two candidates per sample",
         ));
     }
-    let (mut samples, mut leaks) = (Vec::new(), 0);
+    let shown = |text: &str, names: &[String]| match wanted.strip_names {
+        true => without(text, names),
+        false => text.to_owned(),
+    };
+    // Location of every suitable response: dialogue and turn.
+    let mut suitable: Vec<(usize, usize)> = Vec::new();
     for (d, dialogue) in dialogues.iter().enumerate() {
         for at in wanted.context.max(1)..dialogue.turns.len() {
-            let (before, response) = dialogue.turns.split_at(at);
-            let response = &response[0];
+            let (before, response) = (&dialogue.turns[..at], &dialogue.turns[at]);
             let is_reply = before.last().map(Turn::who) != Some(response.who());
-            if response.text.trim().is_empty() || !is_reply || !has_role(response) {
-                continue;
+            if !response.text.trim().is_empty()
+                && is_reply
+                && has_role(response)
+                && (!wanted.strip_names || !shown(&response.text, &names(before)).is_empty())
+            {
+                suitable.push((d, at));
             }
-            let names = names(before);
-            leaks += usize::from(names.iter().any(|name| has_word(&response.text, name)));
-            let shown = |text: &str| if wanted.strip_names { without(text, &names) } else { text.to_owned() };
-            let right = shown(&response.text);
-            if right.is_empty() {
-                continue;
-            }
-            let mut random = Random::new(wanted.seed, samples.len() as u64);
-            let mut candidates = vec![right];
-            // Limit the number of draws, because other dialogues may contain too few distinct responses.
-            for _ in 0..100 * wanted.of {
-                if candidates.len() == wanted.of {
-                    break;
-                }
-                let (from, other) = others[random.below(others.len())];
-                let text = shown(&other.text);
-                if from != d && !text.is_empty() && !candidates.contains(&text) {
-                    candidates.push(text);
-                }
-            }
-            if candidates.len() < wanted.of {
-                return Err(Error::data(format!(
-                    "fewer than {} different responses are available",
-                    wanted.of
-                ))
-                .with_hint("add more dialogues, or lower --candidates"));
-            }
-            let answer = random.below(wanted.of);
-            candidates.swap(0, answer);
-            let context =
-                before.iter().map(|turn| ContextTurn { role: turn.speaker.clone(), text: turn.text.clone() });
-            samples.push(Sample {
-                id: format!("{}@{at}", dialogue.id),
-                context: context.collect(),
-                candidates,
-                answer,
-            });
         }
     }
-    if samples.is_empty() {
+    if suitable.is_empty() {
         let role = wanted.role.as_ref().map_or_else(String::new, |role| format!("the role `{role}`, "));
         return Err(Error::data(format!(
             "no turn has {role}at least {} turns before it, and a speaker who differs from that of the previous turn",
             wanted.context
         )));
+    }
+    let mut chosen: Vec<usize> = (0..suitable.len()).collect();
+    if let Some(most) = wanted.samples.filter(|most| *most < chosen.len()) {
+        Random::new(wanted.seed, CHOICE).shuffle(&mut chosen);
+        chosen.truncate(most);
+        chosen.sort_unstable();
+    }
+    let (mut samples, mut leaks) = (Vec::with_capacity(chosen.len()), 0);
+    for n in chosen {
+        let (d, at) = suitable[n];
+        let (before, response) = (&dialogues[d].turns[..at], &dialogues[d].turns[at]);
+        let names = names(before);
+        leaks += usize::from(names.iter().any(|name| has_word(&response.text, name)));
+        let mut random = Random::new(wanted.seed, n as u64);
+        let mut candidates = vec![shown(&response.text, &names)];
+        // Limit the number of draws, because other dialogues may contain too few distinct responses.
+        for _ in 0..100 * wanted.of {
+            if candidates.len() == wanted.of {
+                break;
+            }
+            let (from, other) = others[random.below(others.len())];
+            let text = shown(&other.text, &names);
+            if from != d && !text.is_empty() && !candidates.contains(&text) {
+                candidates.push(text);
+            }
+        }
+        if candidates.len() < wanted.of {
+            return Err(Error::data(format!("fewer than {} different responses are available", wanted.of))
+                .with_hint("add more dialogues, or lower --candidates"));
+        }
+        let answer = random.below(wanted.of);
+        candidates.swap(0, answer);
+        let context =
+            before.iter().map(|turn| ContextTurn { role: turn.speaker.clone(), text: turn.text.clone() });
+        samples.push(Sample {
+            id: format!("{}@{at}", dialogues[d].id),
+            context: context.collect(),
+            candidates,
+            answer,
+        });
     }
     Ok(ResponseSet { samples, leaks })
 }
@@ -205,7 +221,7 @@ mod tests {
     }
 
     fn wanted() -> ResponseOptions {
-        ResponseOptions { of: 3, context: 2, strip_names: false, role: None, seed: 4 }
+        ResponseOptions { of: 3, context: 2, strip_names: false, role: None, samples: None, seed: 4 }
     }
 
     fn two() -> [Dialogue; 2] {
@@ -240,6 +256,25 @@ mod tests {
                 .all(|(n, c)| n == first.answer || elsewhere.contains(&c.as_str()))
         );
         assert_eq!(response_set(&two(), &wanted()).unwrap(), set);
+    }
+
+    #[test]
+    fn drawn_samples_are_the_same_as_in_the_whole_set() {
+        let many: Vec<Dialogue> = (0..20)
+            .map(|n| {
+                let texts: Vec<String> = (0..6).map(|turn| format!("turn {turn} of {n}")).collect();
+                let said = (0..6).map(|turn| (["ann", "bob"][turn % 2], texts[turn].as_str()));
+                dialogue(&n.to_string(), &said.collect::<Vec<_>>())
+            })
+            .collect();
+        let all = response_set(&many, &wanted()).unwrap();
+        let some =
+            |samples| response_set(&many, &ResponseOptions { samples: Some(samples), ..wanted() }).unwrap();
+        assert_eq!((all.len(), some(10).len(), some(1_000).len()), (80, 10, 80));
+        let at = |sample: &Sample| all.samples.iter().position(|other| other == sample).unwrap();
+        let places: Vec<usize> = some(10).samples.iter().map(at).collect();
+        assert!(places.is_sorted() && places[0] < 40 && places[9] > 40, "{places:?}");
+        assert_eq!(some(1_000), all);
     }
 
     #[test]

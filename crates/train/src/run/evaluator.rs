@@ -155,8 +155,14 @@ impl HeldOutData {
             Output::Selector if dialogues.len() < MIN_HELD_OUT => Ok(None),
             Output::Selector => {
                 // The samples do not depend on the seed of the run, so that runs with different seeds are comparable.
-                let options =
-                    ResponseOptions { of: CANDIDATES, context: 1, strip_names: false, role: None, seed: 0 };
+                let options = ResponseOptions {
+                    of: CANDIDATES,
+                    context: 1,
+                    strip_names: false,
+                    role: None,
+                    samples: None,
+                    seed: 0,
+                };
                 match response_set(dialogues, &options) {
                     Ok(set) => Ok(set.into_task(SAMPLES, 0)?.map(HeldOutData::Responses)),
                     // The dialogues have too few different responses.

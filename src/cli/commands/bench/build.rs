@@ -31,12 +31,13 @@ pub(super) fn run(command: &BuildCommand, context: &Context<'_>) -> Result<()> {
         BuildCommand::Dialogues { input, output, paper } => {
             write_dialogue_set(input, output, *paper, context)
         }
-        BuildCommand::Response { input, output, candidates, context: before, role, strip_names } => {
+        BuildCommand::Response { input, output, candidates, context: before, role, samples, strip_names } => {
             let options = ResponseOptions {
                 of: *candidates,
                 context: *before,
                 strip_names: *strip_names,
                 role: role.clone(),
+                samples: *samples,
                 seed,
             };
             write_response_set(&all_dialogues(&input.paths, &input.read, context)?, &options, output, context)
