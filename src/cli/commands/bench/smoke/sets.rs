@@ -89,6 +89,7 @@ impl Sets {
                 candidates: 10,
                 context: 2,
                 role: None,
+                samples: None,
                 strip_names: true,
             },
         ];
