@@ -265,7 +265,7 @@ fn wrong_uses_of_selectors_are_reported() {
         assert!(!t.path("run").exists(), "{options}");
     }
     t.run(&format!("train simcse --history sentences {on}"))
-        .says(2, &["simcse has no selector", "--history"]);
+        .says(2, &["`simcse` does not use the setting selector", "--history"]);
     // A damaged head is found.
     let path = t.path("replies/model/selector.json");
     let settings = fs::read_to_string(&path).unwrap();

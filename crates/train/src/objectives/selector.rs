@@ -48,7 +48,7 @@ pub static SELECTOR: Definition = Definition {
         several_turns: true,
         end_of_utterance: true,
         all_positions: true,
-        steps: 200,
+        steps: 100,
         batch: 32,
         learning_rate: 1.5e-4,
         max_tokens: 512,
