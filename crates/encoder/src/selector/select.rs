@@ -234,8 +234,8 @@ fn keep_last_tokens(context: &mut Vec<Vec<u32>>, room: usize) -> [usize; 2] {
 /// Maximum and minimum number of responses that are read together with their context, if all are compared with it before.
 const MOST_READ: usize = 16;
 const LEAST_READ: usize = 4;
-/// Maximum number of inputs of the context in the sequences of all its responses together, unless they are fewer than
-/// [`LEAST_READ`].
+/// Maximum number of inputs that a context takes in the sequences of all responses that are read together, unless only
+/// [`LEAST_READ`] are read.
 const MOST_INPUTS: usize = 3_072;
 
 /// Returns the maximum number of responses to read together with a context that has `inputs` inputs in a sequence.
