@@ -399,7 +399,7 @@ pub(crate) struct SelectorArgs {
     pub(crate) sentence_segment: bool,
     /// Only selector, with --history sentences and --head cls or pooler: do not train the vectors of turns
     ///
-    /// A copy of the base model computes them, each only once, so training is faster. The saved selector contains both
+    /// A copy of the base model computes them, and they are cached, so training is faster. The saved selector contains both
     /// networks.
     #[arg(long)]
     pub(crate) frozen_sentences: bool,

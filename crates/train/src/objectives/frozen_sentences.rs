@@ -17,7 +17,7 @@ use turnwise_encoder::{
     selector::{Engine, SentenceSettings, Utterance},
 };
 
-/// Computes sentence vectors with a fixed network. Each vector is computed once, without gradients, and cached.
+/// Computes sentence vectors with a fixed network, without gradients, and caches them.
 pub struct FrozenSentences {
     engine: Engine,
     settings: SentenceSettings,

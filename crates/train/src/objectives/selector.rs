@@ -1,9 +1,9 @@
 //! Selectors: a network reads a context and a response together, and decides whether the response is the next turn.
 //!
-//! A positive pair is a context with its true response, a turn of another speaker than the turn before it; a negative pair
-//! is the same context with such a turn of another dialogue. If a negative could be any turn, the network could tell from
-//! the response alone whether it is a reply. The state of the first token (`[CLS]`) is reduced to one number, and the loss
-//! is the binary cross-entropy of its logistic function.
+//! A positive pair is a context with its true response, a turn of another speaker than the turn before it. A negative pair
+//! is the same context with a random such turn of another dialogue. If it were any turn, the network could tell from the
+//! response alone whether it is a reply. Hard negatives can be any turn. The state of the first token (`[CLS]`) is reduced
+//! to one number, and the loss is the binary cross-entropy of its logistic function.
 //!
 //! The context turns are tokens, or one sentence vector each. Sentence vectors come from the same network, and the
 //! gradient flows through them. The pairs of one context share its sentence vectors. They can also be frozen: a copy of the
