@@ -11,10 +11,65 @@ use crate::{
 
 /// Trains a small selector in the folder `run`.
 fn train(t: &Turnwise, run: &str, options: &str) {
+    train_from(t, run, &format!("-m ./small {options}"));
+}
+
+/// Trains a selector from the base model in `options`, in the folder `run`.
+fn train_from(t: &Turnwise, run: &str, options: &str) {
     t.ok(&format!(
-        "train selector --corpus {SAMPLES} -m ./small --steps 12 --batch 6 --learning-rate 1e-3 --evaluate-every 0 --held-out 0 \
-         {options} -o {run}"
+        "train selector --corpus {SAMPLES} --steps 12 --batch 6 --learning-rate 1e-3 --evaluate-every 0 --held-out 0 {options} \
+         -o {run}"
     ));
+}
+
+#[test]
+fn a_selector_is_trained_further() {
+    let t = with_encoder();
+    t.ok(&format!("bench build response {SAMPLES} -o responses.jsonl"));
+    let ranks = |run: &str| {
+        let found = t.json(&format!("bench response responses.jsonl -r selector:./{run}"));
+        found[0]["values"][0]["each"].clone()
+    };
+    let settings = |run: &str| t.read(&format!("{run}/model/selector.json"));
+    for (run, options) in [
+        ("default", ""),
+        ("tokens", "--head pooler --max-tokens 32"),
+        ("frozen", "--history sentences --head cls --frozen-sentences --first-weight 0.25 --frame cls-eou"),
+    ] {
+        train(&t, run, options);
+        // With a learning rate of almost 0, the new selector is the old one: its settings, its networks and its head.
+        let same = format!("{run}-same");
+        t.run(&format!(
+            "train selector --corpus {SAMPLES} -m ./{run}/model --steps 1 --learning-rate 1e-12 --dev response:responses.jsonl \
+             -o {same}"
+        ))
+        .says(0, &["selector from ./"]);
+        assert_eq!(settings(&same), settings(run));
+        assert_eq!(ranks(&same), ranks(run), "{run}");
+        // Before the first step, the old selector is evaluated, not the vectors of its network.
+        let evaluations = lines(&t.read(&format!("{same}/evaluations.jsonl")));
+        assert_eq!(evaluations[0]["step"], 0);
+        let (a, b) = (
+            evaluations[0]["dev"][0]["each"].as_array().unwrap().clone(),
+            ranks(run).as_array().unwrap().clone(),
+        );
+        // Scores are rounded differently in different batches, which can change the order of almost equal ones.
+        let different = a.iter().zip(&b).filter(|(a, b)| a != b).count();
+        assert!(a.len() == b.len() && different < a.len() / 100, "{run}: {different}");
+    }
+    let further = |run: &str, options: &str| {
+        t.run(&format!("train selector --corpus {SAMPLES} -m ./{run}/model --steps 2 {options} -o more"))
+    };
+    further("tokens", "--head cls")
+        .says(2, &["the selector has the head `pooler`, not `cls`", "train it further with `pooler`"]);
+    // Other settings of the sentence vectors, with the same networks.
+    further("frozen", "--first-weight 0.75 --sentence-segment").says(0, &[]);
+    let more = settings("more");
+    assert!(more.contains("\"first_weight\": 0.75") && more.contains("cls-eou"), "{more}");
+    assert!(more.contains("\"frozen\": true") && more.contains("\"own_segment\": true"), "{more}");
+    ranks("more");
+    t.run(&format!("train simcse --corpus {SAMPLES} -m ./tokens/model -o x"))
+        .says(2, &["is a selector, which scores texts, not an encoder", "train it further"]);
 }
 
 #[test]
@@ -90,13 +145,15 @@ fn a_selector_is_trained_evaluated_and_saved() {
 fn a_killed_training_of_a_selector_resumes_to_the_same_selector() {
     let t = with_encoder();
     for (kind, options) in [
-        ("t", "--history tokens --head pooler"),
-        ("s", "--history sentences --negatives 2 --hard-negatives 1"),
-        ("f", "--history sentences --head cls --frozen-sentences"),
+        ("t", "-m ./small --history tokens --head pooler"),
+        ("s", "-m ./small --history sentences --negatives 2 --hard-negatives 1"),
+        ("f", "-m ./small --history sentences --head cls --frozen-sentences"),
+        // A selector that is trained further.
+        ("g", "-m ./f-whole/model"),
     ] {
-        train(&t, &format!("{kind}-whole"), options);
+        train_from(&t, &format!("{kind}-whole"), options);
         let command = format!(
-            "train selector --corpus {SAMPLES} -m ./small --steps 12 --batch 6 --learning-rate 1e-3 --evaluate-every 0 --held-out 0 \
+            "train selector --corpus {SAMPLES} --steps 12 --batch 6 --learning-rate 1e-3 --evaluate-every 0 --held-out 0 \
              --checkpoint-every 2 {options} -o {kind}-killed"
         );
         let mut child = t.command(&command.split_whitespace().collect::<Vec<_>>()).spawn().unwrap();

@@ -139,6 +139,18 @@ pub struct Network {
 }
 
 impl Network {
+    /// Adds segment embeddings until there are at least `rows`. Each new row is a copy of the first one. Returns true if
+    /// rows were added; a network without segment embeddings gets none.
+    pub fn add_segments(&mut self, rows: usize) -> bool {
+        let Some(types) = &mut self.embeddings.types else { return false };
+        let missing = rows.saturating_sub(types.rows);
+        for _ in 0..missing {
+            types.data.extend_from_within(..self.shape.hidden);
+        }
+        types.rows += missing;
+        missing > 0
+    }
+
     /// Returns the maximum number of tokens in a sequence.
     pub fn max_tokens(&self) -> usize {
         self.embeddings.positions.rows.saturating_sub(self.shape.first_position)

@@ -104,6 +104,8 @@ pub(crate) struct TrainRunArgs {
     #[arg(long, value_name = "FOLDER")]
     pub(crate) data: Option<PathBuf>,
     /// Model to start from: a name or a folder [default: all-MiniLM-L6-v2]
+    ///
+    /// A selector (`runs/replies/model`) can only be trained further as a selector.
     #[arg(short, long, value_name = "MODEL")]
     pub(crate) model: Option<String>,
     /// Output folder of the run

@@ -59,8 +59,9 @@ impl ModelFolder {
         Self::open_as(path, Purpose::Vectors)
     }
 
-    /// Opens the folder of a cross-encoder without reading the weights of the network. Such a folder has no pooling.
-    pub(crate) fn open_scorer(path: &Path) -> Result<Self> {
+    /// Opens the folder of a selector or a cross-encoder without reading the weights of the network. Such a folder has
+    /// no pooling.
+    pub fn open_scorer(path: &Path) -> Result<Self> {
         Self::open_as(path, Purpose::Scores)
     }
 
@@ -80,7 +81,7 @@ impl ModelFolder {
         }
         if purpose == Purpose::Vectors && path.join(SELECTOR).is_file() {
             return Err(Error::input(format!("{} is a selector, which scores texts, not an encoder", path.display()))
-                .with_hint("use it with `turnwise respond --selector`, `search --rerank selector:` or `bench response -r selector:`"));
+                .with_hint("use it with `turnwise respond --selector`, `search --rerank selector:` or `bench response -r selector:`, or train it further with `turnwise train selector`"));
         }
         let modules = match purpose {
             Purpose::Vectors => modules::Modules::read(path)?,

@@ -335,18 +335,13 @@ pub fn save_extended(
         add_rows(words, width, id as usize + 1);
         (tokenizer, added.token, is_changed) = (with_token, true, true);
     }
-    if let Some(types) = &mut network.embeddings.types {
-        while types.rows < additions.segments {
-            types.data.extend_from_within(..width);
-            types.rows += 1;
-            is_changed = true;
-        }
-    } else if additions.segments > 0 {
+    if additions.segments > 0 && network.embeddings.types.is_none() {
         return Err(Error::input(format!(
             "{name} has no segment embeddings, so it cannot get another segment"
         ))
         .with_hint("use a BERT model"));
     }
+    is_changed |= network.add_segments(additions.segments);
     if !is_changed {
         return Ok(None);
     }

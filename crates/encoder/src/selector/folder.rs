@@ -17,8 +17,8 @@ use super::{
 };
 use crate::{
     Network,
-    fingerprint::Fingerprinter,
-    folder::{Architecture, ModelFolder, Pipeline, SELECTOR, Tokenizer, save},
+    fingerprint::{Fingerprint, Fingerprinter},
+    folder::{Architecture, ModelFolder, Pipeline, SELECTOR, Tokenizer, bytes_of, save},
 };
 
 /// Prefix of the names of the tensors of a separate network for sentence vectors.
@@ -100,12 +100,53 @@ impl SelectorFolder {
         self.has_sentence_network().then(|| self.folder.network_at(SENTENCE_NETWORK)).transpose()
     }
 
-    /// Adds the separate network for sentence vectors to a fingerprint, if the selector has one.
-    pub(super) fn hash_sentence_network(&self, all: &mut Fingerprinter) -> Result<()> {
-        match self.has_sentence_network() {
-            true => self.folder.hash_network_at(SENTENCE_NETWORK, all),
-            false => Ok(()),
+    /// Returns the fingerprint, which identifies the selector.
+    pub(super) fn fingerprint(&self) -> Result<Fingerprint> {
+        let mut all = Fingerprinter::new("selector");
+        let head = &self.head;
+        all.text("model", self.folder.fingerprint()?)
+            .text("settings", format_args!("{:?} {}", self.settings, self.is_own))
+            .part("head", &bytes_of(&head.weight))
+            .part("bias", &head.bias.to_le_bytes())
+            .text(
+                "scales",
+                format_args!("{:?}", head.scales.map(|scales| scales.values().map(f32::to_bits))),
+            );
+        if self.has_sentence_network() {
+            self.folder.hash_network_at(SENTENCE_NETWORK, &mut all)?;
         }
+        if let Some((weight, bias, activation)) = &head.hidden {
+            all.text("hidden", format_args!("{activation:?}"))
+                .part("weight", &bytes_of(weight))
+                .part("bias", &bytes_of(bias));
+        }
+        Ok(all.finish())
+    }
+}
+
+/// A selector that is trained further: its parts beside the network and the tokenizer.
+#[derive(Debug)]
+pub struct StartSelector {
+    /// Settings of the selector.
+    pub settings: SelectorSettings,
+    /// Layers that compute the score.
+    pub head: Head,
+    /// Separate network for sentence vectors; `None` if the selector has none.
+    pub sentence_network: Option<Network>,
+    /// Fingerprint of the selector.
+    pub fingerprint: Fingerprint,
+}
+
+impl StartSelector {
+    /// Opens the folder of a selector that turnwise trained. Returns `None` if it is the folder of another model.
+    pub fn open(path: &Path) -> Result<Option<(ModelFolder, Self)>> {
+        if !path.join(SELECTOR).is_file() {
+            return Ok(None);
+        }
+        let opened = SelectorFolder::open(path)?;
+        let (sentence_network, fingerprint) = (opened.sentence_network()?, opened.fingerprint()?);
+        let SelectorFolder { folder, settings, head, .. } = opened;
+        Ok(Some((folder, StartSelector { settings, head, sentence_network, fingerprint })))
     }
 }
 

@@ -18,12 +18,11 @@ use turnwise_core::error::Result;
 
 use crate::{
     DeviceChoice, Fingerprint, Network, Precision,
-    fingerprint::Fingerprinter,
-    folder::{ModelFolder, Tokenizer, bytes_of},
+    folder::{ModelFolder, Tokenizer},
 };
 
 pub use engine::Engine;
-pub use folder::{SavedSelector, ScoreActivation, is_selector, save_selector};
+pub use folder::{SavedSelector, ScoreActivation, StartSelector, is_selector, save_selector};
 pub use head::{Head, HeadActivation, Scales};
 pub use layout::{EOU, Layout, LayoutTokens, Pair, SENTENCE_SEGMENTS, Utterance};
 pub use select::SOFTNESS;
@@ -99,7 +98,7 @@ impl Selector {
             true => layout,
             false => layout.without_segments(),
         };
-        let fingerprint = fingerprint(&opened)?;
+        let fingerprint = opened.fingerprint()?;
         let sentence_network = opened.sentence_network()?;
         let sentence_engine =
             sentence_network.map(|network| Engine::new(&network, device, precision)).transpose()?;
@@ -164,23 +163,6 @@ impl Selector {
     pub fn describe(&self) -> String {
         self.engine.backend.describe()
     }
-}
-
-fn fingerprint(opened: &folder::SelectorFolder) -> Result<Fingerprint> {
-    let mut all = Fingerprinter::new("selector");
-    let head = &opened.head;
-    all.text("model", opened.folder.fingerprint()?)
-        .text("settings", format_args!("{:?} {}", opened.settings, opened.is_own))
-        .part("head", &bytes_of(&head.weight))
-        .part("bias", &head.bias.to_le_bytes())
-        .text("scales", format_args!("{:?}", head.scales.map(|scales| scales.values().map(f32::to_bits))));
-    opened.hash_sentence_network(&mut all)?;
-    if let Some((weight, bias, activation)) = &head.hidden {
-        all.text("hidden", format_args!("{activation:?}"))
-            .part("weight", &bytes_of(weight))
-            .part("bias", &bytes_of(bias));
-    }
-    Ok(all.finish())
 }
 
 impl std::fmt::Debug for Selector {

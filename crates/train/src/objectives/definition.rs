@@ -2,10 +2,13 @@
 
 use std::fmt::{Debug, Formatter};
 
-use super::{Group, HardNegatives, Objective, ObjectiveName};
+use super::{Group, HardNegatives, Objective, ObjectiveName, TurnLocation};
 use crate::{data::TrainingSet, model::Trainable, recipe::Given, run::evaluations::Selection};
 use turnwise_core::error::Result;
-use turnwise_encoder::folder::{ModelFolder, Tokenizer};
+use turnwise_encoder::{
+    folder::{ModelFolder, Tokenizer},
+    selector::StartSelector,
+};
 
 /// Properties and defaults of an objective.
 ///
@@ -150,6 +153,8 @@ pub struct Setup<'a> {
     pub sources: &'a dyn Sources,
     /// The base model, with its pre-trained heads.
     pub folder: &'a ModelFolder,
+    /// The other parts of the base model if it is a selector, which is trained further.
+    pub selector: Option<&'a StartSelector>,
     /// Tokenizer of the model, with all special tokens that the objective needs.
     pub tokenizer: &'a Tokenizer,
 }
@@ -160,8 +165,9 @@ pub trait Sources {
     /// was fitted on.
     fn teachers(&self) -> Result<Vec<Group>>;
 
-    /// Mines hard negatives. Texts are truncated to `max_tokens` tokens before they are encoded.
-    fn hard_negatives(&self, max_tokens: usize) -> Result<HardNegatives>;
+    /// Mines hard negatives among the turns at these locations. Texts are truncated to `max_tokens` tokens before they
+    /// are encoded.
+    fn hard_negatives(&self, among: Vec<TurnLocation>, max_tokens: usize) -> Result<HardNegatives>;
 }
 
 impl Definition {

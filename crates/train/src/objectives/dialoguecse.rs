@@ -80,7 +80,7 @@ fn read(given: &mut Given<'_>, hard_negatives: usize) -> ObjectiveBuilder {
         let objective = DialogueCse::new(aggregation, model.width(), seed, model.device())?;
         let hard = match hard_negatives {
             0 => None,
-            count => Some((count, setup.sources.hard_negatives(max_tokens)?)),
+            count => Some((count, setup.sources.hard_negatives(turns_of(setup.data, 2), max_tokens)?)),
         };
         Ok(DialogueCse { context, negatives, hard, temperature, max_tokens, ..objective })
     })

@@ -2,12 +2,14 @@
 //!
 //! A positive pair is a context with its true response, a turn of another speaker than the turn before it. A negative pair
 //! is the same context with a random such turn of another dialogue. If it were any turn, the network could tell from the
-//! response alone whether it is a reply. Hard negatives can be any turn. The state of the first token (`[CLS]`) is reduced
-//! to one number, and the loss is the binary cross-entropy of its logistic function.
+//! response alone whether it is a reply. The state of the first token (`[CLS]`) is reduced to one number, and the loss
+//! is the binary cross-entropy of its logistic function.
 //!
 //! The context turns are tokens, or one sentence vector each. Sentence vectors come from the same network, and the
 //! gradient flows through them. The pairs of one context share its sentence vectors. They can also be frozen: a copy of the
 //! base model computes them, and they are cached.
+//!
+//! A selector can be trained further: its network, its head and its frozen network for sentence vectors are the start.
 //!
 //! With the head `matching`, the network also encodes each turn, each response, and the whole context separately, as an
 //! encoder does. The similarities of their vectors are part of the score, and an in-batch loss as in the objective
@@ -61,14 +63,21 @@ pub static SELECTOR: Definition = Definition {
                 let layout = Layout::new(settings, setup.tokenizer, embeddings)?;
                 let (model, pooler) = (setup.model, setup.folder.pooler()?);
                 let heads = start_heads(model.width(), &settings, pooler, model.device(), setup.seed)?;
+                if let Some(start) = setup.selector {
+                    set_heads(&heads, &start.head)?;
+                }
                 let activation = HeadActivation::of(setup.folder.config().architecture);
                 let hard = match hard {
                     0 => None,
-                    count => Some((count, setup.sources.hard_negatives(MINED_TOKENS)?)),
+                    count => {
+                        Some((count, setup.sources.hard_negatives(all_replies(setup.data)?, MINED_TOKENS)?))
+                    }
                 };
                 let frozen = match settings.sentences.filter(|sentences| sentences.frozen) {
                     Some(sentences) => {
-                        Some(FrozenSentences::new(setup.model.start(), sentences, CACHE_BYTES)?)
+                        let known = setup.selector.and_then(|start| start.sentence_network.as_ref());
+                        let network = known.unwrap_or(setup.model.start());
+                        Some(FrozenSentences::new(network, sentences, CACHE_BYTES)?)
                     }
                     None => None,
                 };
@@ -141,10 +150,31 @@ pub(super) fn start_heads(
     Ok(heads)
 }
 
+/// Sets the parameters to those of a head of the same kind.
+fn set_heads(heads: &[Parameter], head: &Head) -> Result<()> {
+    let hidden = head.hidden.iter().flat_map(|(weight, bias, _)| [weight.clone(), bias.clone()]);
+    let score = [head.weight.clone(), vec![head.bias]];
+    let values = hidden.chain(score).chain(head.scales.map(|scales| scales.values().to_vec()));
+    heads.iter().zip(values).try_for_each(|(parameter, values)| parameter.set(values))
+}
+
 /// Returns the indices of the turns by another speaker than the turn before them.
 fn replies(turns: &[TurnTokens]) -> Vec<usize> {
     let answers = (1..).zip(turns.windows(2)).filter(|(_, pair)| pair[0].speaker != pair[1].speaker);
     answers.map(|(turn, _)| turn).collect()
+}
+
+/// Returns the locations of all replies. Data without speakers has no replies, only next turns.
+fn all_replies(data: &TrainingSet) -> Result<Vec<TurnLocation>> {
+    let mut all = Vec::new();
+    for dialogue in 0..data.len() as u32 {
+        let turns = replies(&data.dialogue(dialogue)?).into_iter();
+        all.extend(turns.map(|turn| TurnLocation { dialogue, turn: turn as u32 }));
+    }
+    if all.is_empty() {
+        all = turns_of(data, 2).into_iter().filter(|location| location.turn > 0).collect();
+    }
+    Ok(all)
 }
 
 /// Returns the head with the current values of its parameters.
@@ -272,16 +302,7 @@ impl Objective for Selector {
     }
 
     fn examples(&self, data: &TrainingSet) -> Result<Vec<TurnLocation>> {
-        let mut examples = Vec::new();
-        for dialogue in 0..data.len() as u32 {
-            let turns = replies(&data.dialogue(dialogue)?).into_iter();
-            examples.extend(turns.map(|turn| TurnLocation { dialogue, turn: turn as u32 }));
-        }
-        // Data without speakers has no replies, only next turns.
-        match examples.is_empty() {
-            true => Ok(turns_of(data, 2).into_iter().filter(|location| location.turn > 0).collect()),
-            false => Ok(examples),
-        }
+        all_replies(data)
     }
 
     fn prepare(&self, data: &TrainingSet, examples: &mut [(TurnLocation, Random)]) -> Result<Prepared> {

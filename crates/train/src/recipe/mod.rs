@@ -219,6 +219,35 @@ impl SelectorRecipe {
         given.into_iter().find(|(_, is_given)| *is_given).map(|(name, _)| name)
     }
 
+    /// Fills in missing settings from a selector that is trained further. Returns an error if its head is another one.
+    pub(crate) fn continuing(self, start: &SelectorSettings) -> Result<Self, Error> {
+        let head = start.head.name();
+        if let Some(given) = self.head.filter(|given| *given != start.head) {
+            return Err(Error::input(format!("the selector has the head `{head}`, not `{}`", given.name()))
+                .with_hint(format!("train it further with `{head}`, or start from an encoder")));
+        }
+        let known = SelectorRecipe::complete(start);
+        let merged = SelectorRecipe {
+            history: self.history.or(known.history),
+            divider: self.divider.or(known.divider),
+            head: known.head,
+            ..self
+        };
+        Ok(match merged.history == Some(History::Sentences) {
+            false => merged,
+            true => SelectorRecipe {
+                turn_tokens: self.turn_tokens.or(known.turn_tokens),
+                frame: self.frame.or(known.frame),
+                pooling: self.pooling.or(known.pooling),
+                first_weight: self.first_weight.or(known.first_weight),
+                special_first_weight: self.special_first_weight.or(known.special_first_weight),
+                own_segment: self.own_segment.or(known.own_segment),
+                frozen: self.frozen.or(known.frozen),
+                ..merged
+            },
+        })
+    }
+
     /// Returns the recipe of these settings, with all defaults.
     fn complete(settings: &SelectorSettings) -> Self {
         let sentences = settings.sentences.as_ref();

@@ -93,6 +93,11 @@ impl ResolvedRecipe {
         all.any(|objective| objective.definition().steps.as_ref().is_some_and(&has))
     }
 
+    /// Returns true if sentence vectors have a segment of their own.
+    pub fn has_sentence_segment(&self) -> bool {
+        self.file.selector.is_some_and(|selector| selector.own_segment == Some(true))
+    }
+
     /// Returns true if the gradient must flow through the frozen layers to the input vectors.
     pub fn trains_through_inputs(&self) -> bool {
         self.file.selector.is_some_and(|selector| selector.history == Some(History::Sentences))

@@ -3,15 +3,19 @@
 use std::path::Path;
 
 use super::observer::RunObserver;
-use crate::recipe::{Recipe, ResolvedRecipe};
+use crate::{
+    objectives::Output,
+    recipe::{Recipe, ResolvedRecipe},
+};
 use turnwise_core::{
     error::{Error, Result},
     files,
 };
 use turnwise_encoder::{
+    Fingerprint, Network,
     folder::{Additions, ModelFolder, Pipeline, PoolingMode, Step, save_extended},
     hub::{Places, resolve},
-    selector::{EOU, SENTENCE_SEGMENTS},
+    selector::{EOU, SENTENCE_SEGMENTS, StartSelector},
     statics,
 };
 
@@ -25,12 +29,14 @@ pub(super) struct BaseModel {
     /// Repository of the model on the Hugging Face Hub, if known.
     pub(super) repository: Option<String>,
     pub(super) folder: ModelFolder,
+    /// The other parts of the base model if it is a selector, which is trained further.
+    pub(super) selector: Option<StartSelector>,
 }
 
 impl BaseModel {
     /// Opens the base model of a recipe, and resolves the recipe with it. Returns an error if the model does not exist
     /// or cannot be trained.
-    pub(super) fn open(recipe: Recipe, models: &Places) -> Result<(Self, ResolvedRecipe)> {
+    pub(super) fn open(mut recipe: Recipe, models: &Places) -> Result<(Self, ResolvedRecipe)> {
         let model = &recipe.model;
         let found = resolve(model, models).map_err(|e| match Recipe::that_leaves(model) {
             None => e,
@@ -43,7 +49,18 @@ impl BaseModel {
             return Err(Error::input(format!("{name} is a static encoder, which has no layers to train"))
                 .with_hint("use a transformer, such as all-MiniLM-L6-v2"));
         }
-        let folder = ModelFolder::open(&found.path)?;
+        let start = match recipe.objective.definition().output {
+            Output::Selector => StartSelector::open(&found.path)?,
+            Output::Encoder => None,
+        };
+        let (folder, mut selector) = match start {
+            Some((folder, selector)) => (folder, Some(selector)),
+            None => (ModelFolder::open(&found.path)?, None),
+        };
+        if let Some(StartSelector { settings, .. }) = &selector {
+            recipe.selector = Some(recipe.selector.unwrap_or_default().continuing(settings)?);
+            recipe.max_tokens.get_or_insert(settings.max_tokens);
+        }
         if recipe.objective.definition().steps.is_some() && has_a_layer(&folder) {
             return Err(Error::input(format!("{model} has a dense layer after pooling, which cannot be trained"))
                 .with_hint(
@@ -57,7 +74,26 @@ impl BaseModel {
             false => folder.pipeline().max_tokens,
         };
         let recipe = recipe.resolve(folder.config().layers, max_tokens)?;
-        Ok((BaseModel { name: found.name, repository: found.repository, folder }, recipe))
+        // Both networks of a selector have the same shape.
+        if let Some(network) = selector.as_mut().and_then(|selector| selector.sentence_network.as_mut())
+            && recipe.has_sentence_segment()
+        {
+            network.add_segments(SENTENCE_SEGMENTS);
+        }
+        Ok((BaseModel { name: found.name, repository: found.repository, folder, selector }, recipe))
+    }
+
+    /// Returns the separate network for sentence vectors of a selector that is trained further; `None` if there is none.
+    pub(super) fn sentence_network(&self) -> Option<&Network> {
+        self.selector.as_ref()?.sentence_network.as_ref()
+    }
+
+    /// Returns the fingerprint of the base model.
+    pub(super) fn fingerprint(&self) -> Result<Fingerprint> {
+        match &self.selector {
+            Some(selector) => Ok(selector.fingerprint),
+            None => self.folder.fingerprint(),
+        }
     }
 
     /// Notifies the observer if the base model already has a dense layer, or if mean pooling replaces its pooling.
@@ -83,25 +119,29 @@ impl BaseModel {
 /// Returns the model that the steps start from: the base model, or a copy with the special tokens and segments that the
 /// recipe needs and the base model does not have.
 pub(super) fn start_model(
-    base: &ModelFolder,
+    BaseModel { folder: base, selector, .. }: &BaseModel,
     run_folder: &Path,
     recipe: &ResolvedRecipe,
     observer: &dyn RunObserver,
 ) -> Result<ModelFolder> {
-    let own_segment = recipe.file.selector.is_some_and(|selector| selector.own_segment == Some(true));
+    let is_selector = selector.is_some();
     let additions = Additions {
         separator: recipe.divides_turns(),
         token: recipe.ends_utterances().then_some(EOU),
-        segments: if own_segment { SENTENCE_SEGMENTS } else { 0 },
+        segments: if recipe.has_sentence_segment() { SENTENCE_SEGMENTS } else { 0 },
+    };
+    let unchanged = || match is_selector {
+        true => ModelFolder::open_scorer(base.path()),
+        false => ModelFolder::open(base.path()),
     };
     if additions == Additions::default() {
-        return ModelFolder::open(base.path());
+        return unchanged();
     }
     let start = run_folder.join(START);
     files::remove_folder(&start)?;
     let model = &recipe.file.model;
     let Some(added) = save_extended(base, model, additions, &start)? else {
-        return ModelFolder::open(base.path());
+        return unchanged();
     };
     let is_fixed = recipe.steps.as_ref().is_some_and(|steps| steps.frozen_layers > 0);
     let fixed = if is_fixed { " with a fixed random vector (--frozen-layers 0 trains it)" } else { "" };

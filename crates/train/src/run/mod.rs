@@ -136,7 +136,7 @@ fn run_one(
     let dialogues = &corpora.dialogues;
     let inputs = InputHashes {
         dialogues: hash_of_records((0..dialogues.len()).map(|n| dialogues.bytes(n)))?,
-        model: base.folder.fingerprint()?.to_string(),
+        model: base.fingerprint()?.to_string(),
         dev,
     };
     if begun {

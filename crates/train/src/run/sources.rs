@@ -10,7 +10,7 @@ use super::{
 use crate::{
     data::TrainingSet,
     model::Trainable,
-    objectives::{Group, HardNegatives, MiningSettings, Sources, turns_of},
+    objectives::{Group, HardNegatives, MiningSettings, Sources, TurnLocation},
     teacher::{self, Teacher},
 };
 use turnwise_core::{
@@ -73,9 +73,9 @@ impl Sources for RunSources<'_> {
     }
 
     /// Mines hard negatives among the nearest neighbors by the vectors of the base model and by BM25.
-    fn hard_negatives(&self, max_tokens: usize) -> Result<HardNegatives> {
+    fn hard_negatives(&self, among: Vec<TurnLocation>, max_tokens: usize) -> Result<HardNegatives> {
         let RunSources { run: Run { recipe, observer, .. }, data, model, .. } = *self;
-        let mut chosen = turns_of(data, 2);
+        let mut chosen = among;
         Random::new(recipe.file.seed, 5).shuffle(&mut chosen);
         chosen.truncate(MAX_UTTERANCES);
         observer.progress(&Progress::of(Stage::Mining, 0, chosen.len()));

@@ -51,7 +51,7 @@ pub(super) fn train(
     spool: Option<&Path>,
 ) -> Result<Outcome> {
     let Run { recipe, base, folder: run_folder, inputs, observer, .. } = *run;
-    let folder = base_model::start_model(&base.folder, run_folder.path(), recipe, observer)?;
+    let folder = base_model::start_model(base, run_folder.path(), recipe, observer)?;
     let tokenizer = folder.tokenizer()?;
     let prompt = folder.pipeline().prompts.text(None)?;
     let (merge_turns, min_turns) = (settings.merge_turns, recipe.min_turns);
@@ -88,6 +88,7 @@ pub(super) fn train(
         seed,
         sources: &sources,
         folder: &base.folder,
+        selector: base.selector.as_ref(),
         tokenizer: &tokenizer,
     };
     let objective = settings.create(&setup)?;
@@ -110,7 +111,7 @@ pub(super) fn train(
     let network = model.network()?;
     let card = |outcome: &Outcome| run.card((data.len(), data.turns()), outcome);
     if let Some(selector) = objective.selector()? {
-        let trained = trained(&selector, &network, model.start());
+        let trained = trained(&selector, &network, base.sentence_network().unwrap_or(model.start()));
         run_folder.save_selector(&folder, &tokenizer, trained, &card(&outcome))?;
         return Ok(outcome);
     }
@@ -134,15 +135,15 @@ pub(super) fn train(
     Ok(outcome)
 }
 
-/// Returns the parts of a selector to evaluate or to save. `start` is the network before training, which computes frozen
-/// sentence vectors.
+/// Returns the parts of a selector to evaluate or to save. `sentences` is the network that computes sentence vectors if
+/// they are frozen.
 fn trained<'a>(
     (settings, head): &'a (SelectorSettings, Head),
     network: &'a Network,
-    start: &'a Network,
+    sentences: &'a Network,
 ) -> Trained<'a> {
     let is_frozen = settings.sentences.is_some_and(|sentences| sentences.frozen);
-    Trained { network, sentence_network: is_frozen.then_some(start), head, settings }
+    Trained { network, sentence_network: is_frozen.then_some(sentences), head, settings }
 }
 
 /// Warns if there are few dialogues or many unknown tokens.
@@ -302,13 +303,15 @@ impl StepLoop<'_, '_> {
     }
 
     fn evaluate(&self, step: u64) -> Result<Evaluation> {
+        let (base, start) = (self.run.base, self.model.start());
         let evaluation = match step {
-            // Before training, a selector is compared with the vectors of the base model.
-            0 => self.evaluator.evaluate(Evaluated::Encoder(self.model.start()), 0)?,
+            // Before training, a new selector is compared with the vectors of the base model.
+            0 if base.selector.is_none() => self.evaluator.evaluate(Evaluated::Encoder(start), 0)?,
             _ => {
                 let (network, selector) = (self.model.network()?, self.objective.selector()?);
+                let sentences = base.sentence_network().unwrap_or(start);
                 let model = match &selector {
-                    Some(selector) => Evaluated::Selector(trained(selector, &network, self.model.start())),
+                    Some(selector) => Evaluated::Selector(trained(selector, &network, sentences)),
                     None => Evaluated::Encoder(&network),
                 };
                 self.evaluator.evaluate(model, step)?
