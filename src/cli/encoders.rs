@@ -100,6 +100,14 @@ pub(crate) fn selector(
     device: DeviceChoice,
     precision: Option<Precision>,
 ) -> Result<Selector> {
+    let (name, path) = find_selector(context, name)?;
+    let selector = Selector::open(&name, &path, device, precision)?;
+    context.printer.detail(format!("{name} from {}: {}", path.display(), selector.describe()));
+    Ok(selector)
+}
+
+/// Returns the display name and the folder of a selector, without opening it.
+pub(crate) fn find_selector(context: &Context<'_>, name: &str) -> Result<(String, PathBuf)> {
     let of_run = model_in(Path::new(name));
     let (name, path) = match Path::new(name).join("recipe.toml").is_file() && of_run.is_dir() {
         true => (name_of(&of_run), of_run),
@@ -122,9 +130,7 @@ pub(crate) fn selector(
         };
         return Err(Error::input(format!("{} is {what}", path.display())).with_hint(hint));
     }
-    let selector = Selector::open(&name, &path, device, precision)?;
-    context.printer.detail(format!("{name} from {}: {}", path.display(), selector.describe()));
-    Ok(selector)
+    Ok((name, path))
 }
 
 /// Returns the first subfolder that is the folder of a training run.

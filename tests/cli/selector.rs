@@ -136,6 +136,12 @@ fn a_selector_is_trained_evaluated_and_saved() {
     assert!(recipe.contains("first_weight = 0.25") && recipe.contains("max_tokens = 64"), "{recipe}");
     t.run("bench response responses.jsonl -r selector:./small")
         .says(2, &["small is not a selector, but an encoder"]);
+    // A missing model is reported before another ranker is run.
+    for missing in ["selector:./nowhere", "model:./nowhere"] {
+        let outcome = t.run(&format!("bench response responses.jsonl -r bm25 -r {missing}"));
+        outcome.says(2, &["nowhere"]);
+        assert!(outcome.out.is_empty() && !outcome.err.contains("ranking"), "{outcome:?}");
+    }
     for ranker in ["selector", "selector:"] {
         t.run(&format!("bench response responses.jsonl -r {ranker}")).says(2, &["selector:DIR"]);
     }

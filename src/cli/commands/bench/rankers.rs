@@ -98,6 +98,13 @@ pub(super) struct RankerOptions<'a> {
     pub(super) seed: u64,
 }
 
+impl<'a> RankerOptions<'a> {
+    /// Returns the name of a ranker's model: its own, or that of the command line, or the default.
+    fn model(&self, own: Option<&'a str>) -> &'a str {
+        own.or(self.encoder.model.as_deref()).unwrap_or(encoders::DEFAULT_MODEL)
+    }
+}
+
 /// Creates the named rankers one after the other and passes each to `f`. Only one model is in memory at a time.
 pub(super) fn each(
     rankers: &[String],
@@ -105,9 +112,10 @@ pub(super) fn each(
     context: &Context<'_>,
     f: &mut dyn FnMut(&dyn Ranker) -> Result<()>,
 ) -> Result<()> {
-    // Report wrong names before doing any work.
+    // Report wrong names and missing models before doing any work.
     let kinds =
         rankers.iter().map(|spec| Kind::parse(spec, options.classes)).collect::<Result<Vec<Kind>>>()?;
+    kinds.iter().try_for_each(|kind| kind.find(options, context))?;
     let defaults = Overrides::default();
     let searches: Vec<&SearchRanker> = kinds.iter().filter_map(Kind::as_search).collect();
     let indexes = match (searches.is_empty(), options.memory) {
@@ -170,7 +178,7 @@ pub(super) fn missing_model(
         Kind::Selector(name, _) if !Path::new(&name).is_dir() => Some(name),
         _ => return Ok(None),
     };
-    let name = name.as_deref().or(options.encoder.model.as_deref()).unwrap_or(encoders::DEFAULT_MODEL);
+    let name = options.model(name.as_deref());
     Ok(match context.model(name) {
         Ok(_) => None,
         Err(_) => Some(format!("its model is not installed: `turnwise model pull {name}`")),
@@ -192,6 +200,17 @@ enum Kind {
 }
 
 impl Kind {
+    /// Returns an error if the model of the ranker does not exist.
+    fn find(&self, options: &RankerOptions<'_>, context: &Context<'_>) -> Result<()> {
+        match self {
+            Kind::Selector(name, _) => encoders::find_selector(context, name).map(|_| ()),
+            Kind::Model(name, _) | Kind::Hybrid(name) | Kind::Reranked(_, name) => {
+                context.model(options.model(name.as_deref())).map(|_| ())
+            }
+            _ => Ok(()),
+        }
+    }
+
     fn as_search(&self) -> Option<&SearchRanker> {
         match self {
             Kind::Search(ranker) => Some(ranker),
@@ -283,7 +302,7 @@ fn open(
     overrides: &Overrides,
     context: &Context<'_>,
 ) -> Result<Box<dyn Encoder>> {
-    let name = name.or(args.encoder.model.as_deref()).unwrap_or(encoders::DEFAULT_MODEL);
+    let name = args.model(name);
     let precision = precision(args);
     let precision = if encoders::is_static(context, name)? { None } else { precision };
     let mut tokens = args.tokens.given();
