@@ -19,7 +19,7 @@ use turnwise_encoder::{Device, DeviceChoice, folder::ModelFolder};
 use turnwise_train::{
     data::TrainingSet,
     model::{Freezing, Trainable},
-    objectives::{Group, HardNegatives, Objective, Setup, Sources},
+    objectives::{Group, HardNegatives, Objective, Setup, Sources, TurnLocation},
     optimizer,
     order::Order,
     recipe::{ObjectiveName, Recipe, StepSettings},
@@ -70,6 +70,7 @@ fn main() -> Anyhow<()> {
         seed,
         sources,
         folder: &folder,
+        selector: None,
         tokenizer: &tokenizer,
     })?;
     match what.as_str() {
@@ -89,7 +90,7 @@ impl Sources for NoSources {
         Err(turnwise_core::Error::input("this benchmark cannot fit teachers"))
     }
 
-    fn hard_negatives(&self, _: usize) -> turnwise_core::Result<HardNegatives> {
+    fn hard_negatives(&self, _: Vec<TurnLocation>, _: usize) -> turnwise_core::Result<HardNegatives> {
         Err(turnwise_core::Error::input("this benchmark cannot mine hard negatives"))
     }
 }

@@ -25,7 +25,7 @@ fn train_from(t: &Turnwise, run: &str, options: &str) {
 #[test]
 fn a_selector_is_trained_further() {
     let t = with_encoder();
-    t.ok(&format!("bench build response {SAMPLES} -o responses.jsonl"));
+    t.ok(&format!("bench build response {SAMPLES} --samples 300 -o responses.jsonl"));
     let ranks = |run: &str| {
         let found = t.json(&format!("bench response responses.jsonl -r selector:./{run}"));
         found[0]["values"][0]["each"].clone()
@@ -55,7 +55,7 @@ fn a_selector_is_trained_further() {
         );
         // Scores are rounded differently in different batches, which can change the order of almost equal ones.
         let different = a.iter().zip(&b).filter(|(a, b)| a != b).count();
-        assert!(a.len() == b.len() && different < a.len() / 100, "{run}: {different}");
+        assert!(a.len() == b.len() && different < a.len() / 50, "{run}: {different}");
     }
     let further = |run: &str, options: &str| {
         t.run(&format!("train selector --corpus {SAMPLES} -m ./{run}/model --steps 2 {options} -o more"))
