@@ -26,10 +26,11 @@ fn train_from(t: &Turnwise, run: &str, options: &str) {
 fn a_selector_is_trained_further() {
     let t = with_encoder();
     t.ok(&format!("bench build response {SAMPLES} --samples 300 -o responses.jsonl"));
-    let ranks = |run: &str| {
-        let found = t.json(&format!("bench response responses.jsonl -r selector:./{run}"));
+    let ranks_of = |folder: &str| {
+        let found = t.json(&format!("bench response responses.jsonl -r selector:{folder}"));
         found[0]["values"][0]["each"].clone()
     };
+    let ranks = |run: &str| ranks_of(&format!("./{run}"));
     let settings = |run: &str| t.read(&format!("{run}/model/selector.json"));
     for (run, options) in [
         ("default", ""),
@@ -60,6 +61,16 @@ fn a_selector_is_trained_further() {
     let further = |run: &str, options: &str| {
         t.run(&format!("train selector --corpus {SAMPLES} -m ./{run}/model --steps 2 {options} -o more"))
     };
+    // A cross-encoder of sentence-transformers keeps its head, too.
+    let cross_encoder = format!("{}/tests/fixtures/agreement/cross-encoder", env!("CARGO_MANIFEST_DIR"));
+    t.run(&format!(
+        "train selector --corpus {SAMPLES} -m {cross_encoder} --steps 1 --learning-rate 1e-12 --dev response:responses.jsonl \
+         -o from-cross-encoder"
+    ))
+    .says(0, &["selector from "]);
+    let (new, old) = (ranks("from-cross-encoder"), ranks_of(&cross_encoder));
+    assert_eq!(new, old);
+    assert!(settings("from-cross-encoder").contains("\"head\": \"pooler\""));
     further("tokens", "--head cls")
         .says(2, &["the selector has the head `pooler`, not `cls`", "train it further with `pooler`"]);
     // Other settings of the sentence vectors, with the same networks.

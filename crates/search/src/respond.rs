@@ -260,7 +260,7 @@ impl Searcher {
             window: ANSWER_WINDOW,
             ..SearchRequest::default()
         })?;
-        let same = |text: &str| text.trim().to_lowercase();
+        let same = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ").to_lowercase();
         // A reply that was already given is no suggestion.
         let mut seen: HashSet<String> = request.context.iter().map(|turn| same(turn)).collect();
         let (mut replies, mut roles) = (Vec::new(), BTreeSet::new());

@@ -85,7 +85,8 @@ pub(crate) enum BuildCommand {
     /// Build a test set for `bench response` from dialogues
     ///
     /// A turn becomes a sample if it has enough turns before it (--context) and its speaker differs from that of
-    /// the turn before it. The turn is the right response; the wrong responses are random turns of other dialogues.
+    /// the turn before it. The turn is the right response; the wrong responses are random turns of other dialogues,
+    /// except for hard negatives (--hard-negatives).
     Response {
         #[command(flatten)]
         input: InputArgs,
@@ -95,6 +96,12 @@ pub(crate) enum BuildCommand {
         /// Number of candidate responses per sample, including the right one
         #[arg(long, alias = "of", value_name = "N", default_value_t = 10)]
         candidates: usize,
+        /// Number of wrong responses that answer turns similar to the last turn of the context
+        ///
+        /// `respond` finds replies in the same way, so they are harder to tell from the right response than random
+        /// turns. Some may be right, too. The similarity is BM25; turns without common words have random responses.
+        #[arg(long, value_name = "N", default_value_t = 0)]
+        hard_negatives: usize,
         /// Minimum number of turns before the response
         #[arg(long, value_name = "N", default_value_t = 2)]
         context: usize,

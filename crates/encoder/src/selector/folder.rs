@@ -138,12 +138,17 @@ pub struct StartSelector {
 }
 
 impl StartSelector {
-    /// Opens the folder of a selector that turnwise trained. Returns `None` if it is the folder of another model.
+    /// Opens the folder of a selector, or of a cross-encoder of sentence-transformers. Returns `None` if it is the folder
+    /// of another model.
     pub fn open(path: &Path) -> Result<Option<(ModelFolder, Self)>> {
-        if !path.join(SELECTOR).is_file() {
+        if !is_selector(path) {
             return Ok(None);
         }
-        let opened = SelectorFolder::open(path)?;
+        let opened = match SelectorFolder::open(path) {
+            // A classifier with several classes has no score. Only its network can be used.
+            Err(Error::Data { .. }) if !path.join(SELECTOR).is_file() => return Ok(None),
+            opened => opened?,
+        };
         let (sentence_network, fingerprint) = (opened.sentence_network()?, opened.fingerprint()?);
         let SelectorFolder { folder, settings, head, .. } = opened;
         Ok(Some((folder, StartSelector { settings, head, sentence_network, fingerprint })))

@@ -1,8 +1,9 @@
 //! Response selection data from dialogues. The candidates of a sample are the real response and turns of other
-//! dialogues.
+//! dialogues: random turns, or hard negatives, which answer similar turns.
 
 use std::io::{self, Write};
 
+use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
 use turnwise_core::{
@@ -11,11 +12,16 @@ use turnwise_core::{
 };
 use turnwise_corpus::{Dialogue, Role, Turn};
 
+use crate::rank::{Bm25, Items, Pool, Ranker};
+
 /// Options for building a response selection data set.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ResponseOptions {
     /// Number of candidates per sample, including the correct response.
     pub of: usize,
+    /// Number of wrong candidates that are answers to turns similar to the last turn of the context, by BM25. Random
+    /// turns replace missing ones.
+    pub hard: usize,
     /// Minimum number of turns before a response.
     pub context: usize,
     /// Whether to remove speaker names from the candidates, for each speaker in the context.
@@ -81,6 +87,10 @@ pub fn response_set(dialogues: &[Dialogue], wanted: &ResponseOptions) -> Result<
             "response selection needs at least two dialogues and at least two candidates per sample",
         ));
     }
+    if wanted.hard >= wanted.of {
+        return Err(Error::input(format!("a sample of {} candidates has no {} hard negatives", wanted.of, wanted.hard))
+            .with_hint("one candidate is the right response, so the number of hard negatives must be lower than that of candidates"));
+    }
     let shown = |text: &str, names: &[String]| match wanted.strip_names {
         true => without(text, names),
         false => text.to_owned(),
@@ -113,14 +123,28 @@ pub fn response_set(dialogues: &[Dialogue], wanted: &ResponseOptions) -> Result<
         chosen.truncate(most);
         chosen.sort_unstable();
     }
+    let hard = match wanted.hard {
+        0 => vec![Vec::new(); chosen.len()],
+        _ => similar_turns(dialogues, &suitable, &chosen)?,
+    };
     let (mut samples, mut leaks) = (Vec::with_capacity(chosen.len()), 0);
-    for n in chosen {
+    for (n, hard) in chosen.into_iter().zip(hard) {
         let (d, at) = suitable[n];
         let (before, response) = (&dialogues[d].turns[..at], &dialogues[d].turns[at]);
         let names = names(before);
         leaks += usize::from(names.iter().any(|name| has_word(&response.text, name)));
         let mut random = Random::new(wanted.seed, n as u64);
         let mut candidates = vec![shown(&response.text, &names)];
+        for similar in hard {
+            if candidates.len() > wanted.hard {
+                break;
+            }
+            let (from, at) = suitable[similar];
+            let text = shown(&dialogues[from].turns[at].text, &names);
+            if from != d && !text.is_empty() && !candidates.contains(&text) {
+                candidates.push(text);
+            }
+        }
         // Limit the number of draws, because other dialogues may contain too few distinct responses.
         for _ in 0..100 * wanted.of {
             if candidates.len() == wanted.of {
@@ -148,6 +172,42 @@ pub fn response_set(dialogues: &[Dialogue], wanted: &ResponseOptions) -> Result<
         });
     }
     Ok(ResponseSet { samples, leaks })
+}
+
+/// Number of similar turns that are found for a sample.
+const SIMILAR: usize = 100;
+
+/// Returns, for each chosen response, the responses whose previous turn is similar to its own previous turn, by BM25, the
+/// most similar first. Responses are indices into `suitable`, which has their dialogues and turns.
+fn similar_turns(
+    dialogues: &[Dialogue],
+    suitable: &[(usize, usize)],
+    chosen: &[usize],
+) -> Result<Vec<Vec<usize>>> {
+    let previous = |n: usize| {
+        let (dialogue, at) = suitable[n];
+        dialogues[dialogue].turns[at - 1].text.clone()
+    };
+    let pool = Pool::with_queries(
+        Items::Texts((0..suitable.len()).map(previous).collect()),
+        Items::Texts(chosen.iter().map(|n| previous(*n)).collect()),
+    );
+    let ranker = Bm25::default();
+    let scorer = ranker.prepare(&pool, &())?;
+    let all: Vec<u32> = (0..suitable.len() as u32).collect();
+    let nearest = |query: usize| {
+        let mut scores = Vec::new();
+        scorer.scores(query, &all, &mut scores)?;
+        let mut order: Vec<usize> = (0..scores.len()).filter(|n| scores[*n] > 0.0).collect();
+        let by_score = |a: &usize, b: &usize| scores[*b].total_cmp(&scores[*a]).then(a.cmp(b));
+        if order.len() > SIMILAR {
+            order.select_nth_unstable_by(SIMILAR, by_score);
+            order.truncate(SIMILAR);
+        }
+        order.sort_unstable_by(by_score);
+        Ok(order)
+    };
+    (0..chosen.len()).into_par_iter().map(nearest).collect()
 }
 
 /// Returns the distinct names of the speakers of the turns, in lowercase. Omits names of one character. Standard roles
@@ -221,7 +281,7 @@ mod tests {
     }
 
     fn wanted() -> ResponseOptions {
-        ResponseOptions { of: 3, context: 2, strip_names: false, role: None, samples: None, seed: 4 }
+        ResponseOptions { of: 3, hard: 0, context: 2, strip_names: false, role: None, samples: None, seed: 4 }
     }
 
     fn two() -> [Dialogue; 2] {
@@ -316,6 +376,30 @@ mod tests {
         let none = ResponseOptions { role: Some(Role::System), ..of_agents };
         let e = response_set(&dialogues, &none).unwrap_err().to_string();
         assert!(e.contains("no turn has the role `system`, at least 1 turns"), "{e}");
+    }
+
+    #[test]
+    fn hard_negatives_answer_similar_turns() {
+        let ask = |id: &str, question: &str, answer: &str| dialogue(id, &[("ann", question), ("bob", answer)]);
+        let dialogues = [
+            ask("a", "my parcel never arrived", "can I have the order number?"),
+            ask("b", "the parcel has not arrived", "sorry, which parcel is it?"),
+            ask("c", "a parcel arrived broken", "we send you a new one"),
+            ask("d", "cancel the subscription", "it is cancelled"),
+            ask("e", "the parcel arrived broken", "We send you a new one"),
+            ask("f", "how do I log in", "with your email address"),
+        ];
+        let options = ResponseOptions { of: 4, hard: 2, context: 1, ..wanted() };
+        let set = response_set(&dialogues, &options).unwrap();
+        let first = &set.samples[0];
+        let about_parcels = ["sorry, which parcel is it?", "we send you a new one", "We send you a new one"];
+        let hard = first.candidates.iter().filter(|candidate| about_parcels.contains(&candidate.as_str()));
+        assert!(hard.count() >= 2, "{first:?}");
+        assert_eq!(first.candidates[first.answer], "can I have the order number?");
+        // No turn has a word in common with this one, so all wrong candidates are random.
+        assert_eq!(set.samples[5].candidates.len(), 4);
+        let e = response_set(&dialogues, &ResponseOptions { hard: 4, ..options }).unwrap_err();
+        assert_eq!(e.to_string(), "a sample of 4 candidates has no 4 hard negatives");
     }
 
     #[test]

@@ -157,6 +157,7 @@ impl HeldOutData {
                 // The samples do not depend on the seed of the run, so that runs with different seeds are comparable.
                 let options = ResponseOptions {
                     of: CANDIDATES,
+                    hard: 0,
                     context: 1,
                     strip_names: false,
                     role: None,

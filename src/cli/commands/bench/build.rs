@@ -31,9 +31,19 @@ pub(super) fn run(command: &BuildCommand, context: &Context<'_>) -> Result<()> {
         BuildCommand::Dialogues { input, output, paper } => {
             write_dialogue_set(input, output, *paper, context)
         }
-        BuildCommand::Response { input, output, candidates, context: before, role, samples, strip_names } => {
+        BuildCommand::Response {
+            input,
+            output,
+            candidates,
+            hard_negatives,
+            context: before,
+            role,
+            samples,
+            strip_names,
+        } => {
             let options = ResponseOptions {
                 of: *candidates,
+                hard: *hard_negatives,
                 context: *before,
                 strip_names: *strip_names,
                 role: role.clone(),

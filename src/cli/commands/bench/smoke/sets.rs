@@ -87,6 +87,7 @@ impl Sets {
                 input: input("some.jsonl"),
                 output: self.path("samples.jsonl"),
                 candidates: 10,
+                hard_negatives: 0,
                 context: 2,
                 role: None,
                 samples: None,
