@@ -90,6 +90,25 @@ fn the_page_searches_shows_dialogues_and_topics() {
         .until("location.hash.includes('said=I+have') && document.querySelectorAll('table.why').length > 0");
     is_accessible(&browser);
 
+    // Replies to a turn, from the form and from the panel of a dialogue.
+    browser.run("document.querySelector('#of').value = 'replies'; document.querySelector('#of').dispatchEvent(new Event('change'))");
+    browser.until("document.getElementById('state').textContent.includes('10 replies in')");
+    browser.until("document.getElementById('explain').closest('label').hidden");
+    browser.until("[...document.querySelectorAll('.hit')].every((h) => h.querySelectorAll('.turns li').length === 2)");
+    browser.until("[...document.querySelectorAll('.hit .found')].some((reply) => reply.textContent.includes('(user)'))");
+    browser.run("document.querySelector('#role').value = 'agent'; document.querySelector('#role').dispatchEvent(new Event('change'))");
+    browser.until("[...document.querySelectorAll('.hit .found')].every((reply) => reply.textContent.includes('(agent)'))");
+    browser.keys("body", "j");
+    browser.keys(".hit.here", ENTER);
+    browser.until("document.querySelectorAll('#thread li').length > 2");
+    browser.run("document.querySelectorAll('#thread [aria-label=\"Suggest replies to turn 3\"]')[0].click()");
+    browser.until("new URLSearchParams(location.hash.slice(1)).getAll('said').length === 2");
+    browser.until("document.getElementById('state').textContent.includes('replies in')");
+    is_accessible(&browser);
+    browser.keys("#thread", ESCAPE);
+    browser.run("document.querySelector('#of').value = 'utterances'; document.querySelector('#of').dispatchEvent(new Event('change'))");
+    browser.until("document.getElementById('state').textContent.includes('hits by meaning')");
+
     // On the map, every dialogue is a point, which can be selected and opened by keys.
     browser.click("#views [data-view=topics]");
     browser.until("document.querySelectorAll('#map circle').length === 280");

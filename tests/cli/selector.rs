@@ -69,8 +69,12 @@ fn a_selector_is_trained_further() {
     ))
     .says(0, &["selector from "]);
     let (new, old) = (ranks("from-cross-encoder"), ranks_of(&cross_encoder));
-    assert_eq!(new, old);
+    let (new, old) = (new.as_array().unwrap(), old.as_array().unwrap());
+    // Pairs that are too long are cut differently, which can change their ranks.
+    let different = new.iter().zip(old).filter(|(a, b)| a != b).count();
+    assert!(new.len() == 300 && different < 30, "{different}");
     assert!(settings("from-cross-encoder").contains("\"head\": \"pooler\""));
+    assert!(!t.path("from-cross-encoder/start").exists(), "no token was added");
     further("tokens", "--head cls")
         .says(2, &["the selector has the head `pooler`, not `cls`", "train it further with `pooler`"]);
     // Other settings of the sentence vectors, with the same networks.

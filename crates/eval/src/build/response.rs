@@ -380,7 +380,8 @@ mod tests {
 
     #[test]
     fn hard_negatives_answer_similar_turns() {
-        let ask = |id: &str, question: &str, answer: &str| dialogue(id, &[("ann", question), ("bob", answer)]);
+        let ask =
+            |id: &str, question: &str, answer: &str| dialogue(id, &[("ann", question), ("bob", answer)]);
         let dialogues = [
             ask("a", "my parcel never arrived", "can I have the order number?"),
             ask("b", "the parcel has not arrived", "sorry, which parcel is it?"),

@@ -54,6 +54,7 @@ const of = (index) => (index ? `?index=${encodeURIComponent(index)}` : "");
 
 export const info = () => ask("GET", "../info");
 export const search = (request, index, signal) => ask("POST", `../v1/search${of(index)}`, request, signal);
+export const respond = (request, index, signal) => ask("POST", `../v1/respond${of(index)}`, request, signal);
 // Sends a request about all dialogues that match a filter.
 const survey = (path, filter, index, more = {}, signal = undefined) => {
   const q = new URLSearchParams(more);

@@ -60,6 +60,11 @@ export function show(hit, number, on, found = true) {
       el("span", { class: "quiet" }, `${hit.id}`)));
 }
 
+// Shows a suggested reply, with the turn that it answers.
+export function reply({ score, said }, number, on) {
+  return show({ id: `${said.dialogue}#${said.turn.number}`, dialogue: said.dialogue, domains: [], score, turn: said.turn, before: [said.answered], after: [] }, number, on);
+}
+
 // Shows a dialogue in the list that appears if there is no query. Shows only its first turns.
 export function listed(dialogue, number, on) {
   const { id, title, time, turns, domains = [] } = dialogue;

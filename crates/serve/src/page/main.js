@@ -4,13 +4,15 @@
 import * as api from "./api.js";
 import { $, counted, el, threadOf } from "./dom.js";
 import * as facets from "./facets.js";
-import { listed, show as hit } from "./hits.js";
+import { listed, reply, show as hit } from "./hits.js";
 import * as report from "./report.js";
 import * as stats from "./stats.js";
 import * as thread from "./thread.js";
 import * as topics from "./topics.js";
 
 const PAGE = 10;
+// Number of turns before a turn that are part of the conversation when replies to this turn are suggested.
+const BEFORE = 4;
 let running = null;
 let shown = [];
 let indexes = [];
@@ -25,7 +27,7 @@ function read() {
   const q = new URLSearchParams(location.hash.slice(1));
   return {
     query: q.get("q") || "", said: q.getAll("said"), like: q.get("like"), of: q.get("of") || "utterances",
-    mode: q.get("mode") || "", filter: q.get("filter") || "", group: q.has("group"), explain: q.has("explain"),
+    mode: q.get("mode") || "", filter: q.get("filter") || "", role: q.get("role") || "", group: q.has("group"), explain: q.has("explain"),
     // If the URL names no index and there are several indexes, use the selected index.
     index: q.get("index") || ($("index").options.length > 1 ? $("index").value : ""), view: q.get("view") || "", k: q.get("k"), open: q.get("open"), turn: Number(q.get("turn")) || null,
   };
@@ -39,6 +41,7 @@ function write(asked) {
   if (asked.of !== "utterances") q.set("of", asked.of);
   if (asked.mode) q.set("mode", asked.mode);
   if (asked.filter) q.set("filter", asked.filter);
+  if (asked.role) q.set("role", asked.role);
   if (asked.group) q.set("group", "");
   if (asked.explain) q.set("explain", "");
   if (asked.index) q.set("index", asked.index);
@@ -55,7 +58,7 @@ function fromForm() {
   return {
     ...read(), view: "", like: null, open: null, turn: null, query: $("query").value.trim(),
     said: [...document.querySelectorAll("#said input")].map((input) => input.value.trim()).filter(Boolean),
-    of: $("of").value, mode: $("mode").value, filter: $("filter").value.trim(), group: $("group").checked,
+    of: $("of").value, mode: $("mode").value, filter: $("filter").value.trim(), role: $("role").value, group: $("group").checked,
     explain: $("explain").checked, index: $("index").value,
   };
 }
@@ -66,7 +69,25 @@ function toForm(asked) {
   for (const name of ["of", "mode", "filter"]) $(name).value = asked[name];
   $("group").checked = asked.group;
   $("explain").checked = asked.explain;
+  roles([asked.role]);
+  $("role").value = asked.role;
+  suit();
   if (asked.index) $("index").value = asked.index;
+}
+
+// Adds the roles that are not in the list of roles yet.
+function roles(names) {
+  const known = [...$("role").options].map(({ value }) => value);
+  $("role").append(...["", ...names].filter((name, n, all) => !known.includes(name) && all.indexOf(name) === n).map((name) => el("option", { value: name }, name || "anyone")));
+}
+
+// Adapts the form to what is searched. Replies are neither grouped nor explained, but they can be restricted to a role.
+function suit() {
+  const replies = $("of").value === "replies";
+  $("role").closest("label").hidden = !replies || $("role").options.length < 3;
+  $("way").textContent = replies ? "found by" : "by";
+  for (const name of ["group", "explain"]) $(name).closest("label").hidden = replies;
+  $("query").placeholder = replies ? "The last turn of a conversation" : "A sentence with a similar meaning, or keywords";
 }
 
 function said(text = "") {
@@ -91,6 +112,10 @@ const on = {
   open: (found) => write({ ...read(), open: found.dialogue, turn: found.turn.number }),
   dialogue: (id) => write({ ...read(), open: id, turn: null }),
   like: (id) => write({ ...read(), view: "", like: id, query: "", said: [], open: null, turn: null }),
+  reply: (turns) => {
+    const texts = turns.map(({ text }) => text).slice(-1 - BEFORE);
+    write({ ...read(), view: "", like: null, of: "replies", query: texts.at(-1), said: texts.slice(0, -1) });
+  },
   domain: (domain) => on.only(facets.condition("domain", domain), false),
   thread: (name) => on.only(facets.condition("thread", name), false),
   // Adds a condition to the filter. If `out` is true, removes the condition instead.
@@ -129,7 +154,10 @@ async function count(asked) {
   counted_for = wanted;
   try {
     const counts = await api.facets(asked.filter, asked.index);
-    if (wanted === counted_for) facets.show(counts, asked.filter, on);
+    if (wanted !== counted_for) return;
+    facets.show(counts, asked.filter, on);
+    roles((counts.facets.find(({ field }) => field === "role")?.values || []).map(({ value }) => value));
+    suit();
   } catch (e) {
     counted_for = null;
     if (!(asked.query || asked.like)) showError(e);
@@ -165,6 +193,29 @@ async function find(asked, offset) {
   } catch (e) {
     if (e.name === "AbortError") return false;
     if (offset === 0) { $("hits").replaceChildren(); shown = []; }
+    showError(e);
+    return false;
+  }
+}
+
+// Suggests replies to the query, which is the last turn of a conversation.
+async function suggest(asked) {
+  const signal = startRequest("Finding replies…");
+  try {
+    const wanted = { context: [...asked.said, asked.query], k: PAGE };
+    if (asked.mode) wanted.mode = asked.mode;
+    if (asked.filter) wanted.filter = asked.filter;
+    if (asked.role) wanted.role = asked.role;
+    const { replies, milliseconds, warnings = [] } = await api.respond(wanted, asked.index, signal);
+    $("hits").replaceChildren(...replies.map((found, n) => reply(found, n + 1, on)));
+    shown = replies.map(({ said }) => ({ id: `${said.dialogue}#${said.turn.number}`, dialogue: said.dialogue, turn: said.turn }));
+    const count = replies.length === 0 ? "No replies." : `${replies.length} ${replies.length === 1 ? "reply" : "replies"} in ${milliseconds.toFixed(1)} ms`;
+    $("state").textContent = [count, ...warnings].join(" · ");
+    return true;
+  } catch (e) {
+    if (e.name === "AbortError") return false;
+    $("hits").replaceChildren();
+    shown = [];
     showError(e);
     return false;
   }
@@ -232,6 +283,13 @@ async function once(asked, answer) {
   if (!(await answer()) && answered === what) answered = "";
 }
 
+// Answers a query, or lists dialogues if there is none.
+function answer(asked) {
+  if (asked.like) return find(asked, 0);
+  if (!asked.query) return browse(asked);
+  return asked.of === "replies" ? suggest(asked) : find(asked, 0);
+}
+
 async function show() {
   const asked = read();
   if (!["", "topics", "stats", "benchmarks"].includes(asked.view)) asked.view = "";
@@ -252,7 +310,7 @@ async function show() {
   const wanted = { ...asked, open: null, turn: null };
   if (asked.view === "benchmarks") await once(asked.view, benchmarks);
   else if (asked.view) await once(surveyed, () => survey(asked));
-  else await once(wanted, () => (asked.query || asked.like ? find(asked, 0) : browse(asked)));
+  else await once(wanted, () => answer(asked));
   if (!asked.open) return thread.close();
   try {
     const dialogue = await api.dialogue(asked.open, asked.index);
@@ -343,8 +401,11 @@ $("filter").addEventListener("change", () => {
   const view = read().view;
   if (view) write({ ...read(), filter: $("filter").value.trim() });
 });
-for (const name of ["of", "mode", "group", "explain"]) {
-  $(name).addEventListener("change", () => (read().query || read().like) && $("ask").requestSubmit());
+for (const name of ["of", "role", "mode", "group", "explain"]) {
+  $(name).addEventListener("change", () => {
+    suit();
+    if (read().query || read().like) $("ask").requestSubmit();
+  });
 }
 for (const button of document.querySelectorAll("#views button")) button.addEventListener("click", () => on.view(button.dataset.view));
 $("before").addEventListener("click", () => {

@@ -12,7 +12,8 @@ export function show(dialogue, turn, on) {
   const lines = dialogue.turns.map((said) =>
     el("li", { class: [said.speaker === first ? "" : "other", said.number === turn ? "found" : ""].join(" ").trim() || undefined, "aria-current": said.number === turn ? "true" : undefined },
       el("div", { class: "who" }, `${said.number}. ${speaker(said)}`, said.time && ` · ${minute(said.time)}`,
-        el("button", { type: "button", class: "plain", "aria-label": `Find turns similar to turn ${said.number}`, onclick: () => on.like(`${dialogue.id}#${said.number}`) }, "find similar")),
+        el("button", { type: "button", class: "plain", "aria-label": `Find turns similar to turn ${said.number}`, onclick: () => on.like(`${dialogue.id}#${said.number}`) }, "find similar"),
+        el("button", { type: "button", class: "plain", "aria-label": `Suggest replies to turn ${said.number}`, onclick: () => on.reply(dialogue.turns.filter(({ number }) => number <= said.number)) }, "replies")),
       el("div", {}, said.text)));
   const name = threadOf(dialogue);
   const facts = [dialogue.id, dialogue.source, date(dialogue.time), dialogue.language, (dialogue.domains || []).join(", "), counted(dialogue.turns.length, "turn")];

@@ -1,8 +1,6 @@
 //! Resolution of a recipe: fills in the defaults, and groups the settings into structs for the parts of a run.
 
-use super::{
-    Aggregation, HeadKind, History, ObjectiveName, Profile, Recipe, SelectorRecipe, SelectorSettings, check,
-};
+use super::{Aggregation, HeadKind, History, ObjectiveName, Profile, Recipe, SelectorRecipe, check};
 use crate::{
     objectives::{Auxiliary, MultiTask, Objective, ObjectiveBuilder, Setup, definition::StepTraining},
     optimizer,
@@ -11,6 +9,7 @@ use crate::{
     trainer::Plan,
 };
 use turnwise_core::error::{Error, Result};
+use turnwise_encoder::selector::SelectorSettings;
 
 /// Default maximum number of inputs of a selector that also compares vectors, or that reads sentence vectors.
 const SHORT_INPUTS: usize = 128;
@@ -83,7 +82,8 @@ impl ResolvedRecipe {
 
     /// Returns true if the tokenizer needs a token that ends an utterance (`[EOU]`).
     pub fn ends_utterances(&self) -> bool {
-        self.any(|steps| steps.end_of_utterance)
+        let selector = self.file.selector.unwrap_or_default();
+        self.any(|steps| steps.end_of_utterance) && selector.settings(SHORT_INPUTS).uses_eou()
     }
 
     /// Returns true if the main objective or an auxiliary objective has a property.
