@@ -1,8 +1,8 @@
 //! Selectors: a network reads a context and a response together, and decides whether the response is the next turn.
 //!
 //! A positive pair is a context with its true response, a turn of another speaker than the turn before it. A negative pair
-//! is the same context with a random such turn of another dialogue, by a speaker with the same role. If it were any turn,
-//! the network could tell from the response alone whether it is a reply, or whether a user or an agent says it. The state of the first token (`[CLS]`) is reduced to one number, and the loss
+//! is the same context with a random such turn of another dialogue. If it were any turn, the network could tell from the
+//! response alone whether it is a reply. The state of the first token (`[CLS]`) is reduced to one number, and the loss
 //! is the binary cross-entropy of its logistic function.
 //!
 //! The context turns are tokens, or one sentence vector each. Sentence vectors come from the same network, and the
@@ -198,31 +198,30 @@ fn head_of(heads: &[Parameter], kind: HeadKind, activation: HeadActivation) -> R
 }
 
 impl Selector {
-    /// Draws a negative response for the turn `truth` of a dialogue.
+    /// Draws a negative response for the turn at a location.
     fn negative(
         &self,
         data: &TrainingSet,
-        dialogue: u32,
-        truth: &TurnTokens,
+        location: TurnLocation,
+        truth: &[u32],
         is_hard: bool,
         random: &mut Random,
     ) -> Result<Vec<u32>> {
         if let Some((_, hard)) = self.hard.as_ref().filter(|_| is_hard)
-            && let Some(drawn) = hard.draw(&truth.ids, dialogue, random)
+            && let Some(drawn) = hard.draw(truth, location.dialogue, random)
         {
             return data.token_ids(drawn);
         }
         let mut drawn = Vec::new();
         for _ in 0..DRAWS {
-            let elsewhere = data.dialogue(other_dialogue(data, dialogue, random))?;
+            let elsewhere = data.dialogue(other_dialogue(data, location.dialogue, random))?;
             let replies = replies(&elsewhere);
-            let of_role =
-                replies.iter().copied().filter(|turn| elsewhere[*turn].role == truth.role).collect();
-            let all: Vec<usize> = (0..elsewhere.len()).collect();
-            let choices = [of_role, replies, all].into_iter().find(|turns: &Vec<usize>| !turns.is_empty());
-            let choices = choices.unwrap_or_default();
-            drawn.clone_from(&elsewhere[choices[random.below(choices.len())]].ids);
-            if drawn != truth.ids {
+            let turn = match replies.is_empty() {
+                true => random.below(elsewhere.len()),
+                false => replies[random.below(replies.len())],
+            };
+            drawn.clone_from(&elsewhere[turn].ids);
+            if drawn != truth {
                 break;
             }
         }
@@ -316,13 +315,13 @@ impl Objective for Selector {
             let dialogue = data.dialogue(location.dialogue)?;
             let turn = location.turn as usize;
             let context: Vec<&[u32]> = dialogue[..turn].iter().map(|turn| turn.ids.as_slice()).collect();
-            let truth = &dialogue[turn];
-            let mut responses = vec![truth.ids.clone()];
+            let truth = dialogue[turn].ids.as_slice();
+            let mut responses = vec![truth.to_vec()];
             for n in 0..self.negatives {
-                responses.push(self.negative(data, location.dialogue, truth, n < hard, random)?);
+                responses.push(self.negative(data, *location, truth, n < hard, random)?);
             }
             // A short negative such as "Yes." can be identical to the true response, which is then not negative.
-            labels.extend(responses.iter().map(|response| f32::from(u8::from(*response == truth.ids))));
+            labels.extend(responses.iter().map(|response| f32::from(u8::from(response == truth))));
             let encoded = match kind {
                 HeadKind::Matching => {
                     self.compare(&mut pairs, &mut compared, *location, &dialogue, &responses)
