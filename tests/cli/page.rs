@@ -94,8 +94,12 @@ fn the_page_searches_shows_dialogues_and_topics() {
     browser.run("document.querySelector('#of').value = 'replies'; document.querySelector('#of').dispatchEvent(new Event('change'))");
     browser.until("document.getElementById('state').textContent.includes('10 replies in')");
     browser.until("document.getElementById('explain').closest('label').hidden");
-    browser.until("[...document.querySelectorAll('.hit')].every((h) => h.querySelectorAll('.turns li').length === 2)");
-    browser.until("[...document.querySelectorAll('.hit .found')].some((reply) => reply.textContent.includes('(user)'))");
+    browser.until(
+        "[...document.querySelectorAll('.hit')].every((h) => h.querySelectorAll('.turns li').length === 2)",
+    );
+    browser.until(
+        "[...document.querySelectorAll('.hit .found')].some((reply) => reply.textContent.includes('(user)'))",
+    );
     browser.run("document.querySelector('#role').value = 'agent'; document.querySelector('#role').dispatchEvent(new Event('change'))");
     browser.until("[...document.querySelectorAll('.hit .found')].every((reply) => reply.textContent.includes('(agent)'))");
     browser.keys("body", "j");
