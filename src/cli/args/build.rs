@@ -98,8 +98,8 @@ pub(crate) enum BuildCommand {
         candidates: usize,
         /// Number of wrong responses that answer turns similar to the last turn of the context
         ///
-        /// `respond` finds replies in the same way, so they are harder to tell from the right response than random
-        /// turns. Some may be right, too. The similarity is BM25; turns without common words have random responses.
+        /// `respond` suggests such answers, too. They are harder to tell from the right response than random turns,
+        /// and some may also be right. The similarity is BM25. Random turns replace missing answers.
         #[arg(long, value_name = "N", default_value_t = 0)]
         hard_negatives: usize,
         /// Minimum number of turns before the response

@@ -88,8 +88,9 @@ pub fn response_set(dialogues: &[Dialogue], wanted: &ResponseOptions) -> Result<
         ));
     }
     if wanted.hard >= wanted.of {
-        return Err(Error::input(format!("a sample of {} candidates has no {} hard negatives", wanted.of, wanted.hard))
-            .with_hint("one candidate is the right response, so the number of hard negatives must be lower than that of candidates"));
+        let most = wanted.of - 1;
+        return Err(Error::input(format!("{} candidates include at most {most} hard negatives", wanted.of))
+            .with_hint("one candidate is the right response"));
     }
     let shown = |text: &str, names: &[String]| match wanted.strip_names {
         true => without(text, names),
@@ -125,7 +126,7 @@ pub fn response_set(dialogues: &[Dialogue], wanted: &ResponseOptions) -> Result<
     }
     let hard = match wanted.hard {
         0 => vec![Vec::new(); chosen.len()],
-        _ => similar_turns(dialogues, &suitable, &chosen)?,
+        count => similar_turns(dialogues, &suitable, &chosen, count + SPARE)?,
     };
     let (mut samples, mut leaks) = (Vec::with_capacity(chosen.len()), 0);
     for (n, hard) in chosen.into_iter().zip(hard) {
@@ -174,15 +175,18 @@ pub fn response_set(dialogues: &[Dialogue], wanted: &ResponseOptions) -> Result<
     Ok(ResponseSet { samples, leaks })
 }
 
-/// Number of similar turns that are found for a sample.
-const SIMILAR: usize = 100;
+/// Number of similar turns that are found in addition to those that are needed, because some are in the same dialogue, and
+/// some answers are identical.
+const SPARE: usize = 100;
 
-/// Returns, for each chosen response, the responses whose previous turn is similar to its own previous turn, by BM25, the
-/// most similar first. Responses are indices into `suitable`, which has their dialogues and turns.
+/// Finds similar turns by BM25. Returns, for each chosen response, up to `most` responses whose previous turn is similar to
+/// its own previous turn, the most similar first. Responses are indices into `suitable`, which has their dialogues and
+/// turns.
 fn similar_turns(
     dialogues: &[Dialogue],
     suitable: &[(usize, usize)],
     chosen: &[usize],
+    most: usize,
 ) -> Result<Vec<Vec<usize>>> {
     let previous = |n: usize| {
         let (dialogue, at) = suitable[n];
@@ -200,9 +204,9 @@ fn similar_turns(
         scorer.scores(query, &all, &mut scores)?;
         let mut order: Vec<usize> = (0..scores.len()).filter(|n| scores[*n] > 0.0).collect();
         let by_score = |a: &usize, b: &usize| scores[*b].total_cmp(&scores[*a]).then(a.cmp(b));
-        if order.len() > SIMILAR {
-            order.select_nth_unstable_by(SIMILAR, by_score);
-            order.truncate(SIMILAR);
+        if order.len() > most {
+            order.select_nth_unstable_by(most, by_score);
+            order.truncate(most);
         }
         order.sort_unstable_by(by_score);
         Ok(order)
@@ -400,7 +404,7 @@ mod tests {
         // No turn has a word in common with this one, so all wrong candidates are random.
         assert_eq!(set.samples[5].candidates.len(), 4);
         let e = response_set(&dialogues, &ResponseOptions { hard: 4, ..options }).unwrap_err();
-        assert_eq!(e.to_string(), "a sample of 4 candidates has no 4 hard negatives");
+        assert_eq!(e.to_string(), "4 candidates include at most 3 hard negatives");
     }
 
     #[test]
