@@ -108,14 +108,23 @@ pub(crate) fn selector(
 
 /// Returns the display name and the folder of a selector, without opening it.
 pub(crate) fn find_selector(context: &Context<'_>, name: &str) -> Result<(String, PathBuf)> {
-    let of_run = model_in(Path::new(name));
-    let (name, path) = match Path::new(name).join("recipe.toml").is_file() && of_run.is_dir() {
+    let (given, of_run) = (Path::new(name), model_in(Path::new(name)));
+    let is_run = given.join("recipe.toml").is_file();
+    let (name, path) = match is_run && of_run.is_dir() {
         true => (name_of(&of_run), of_run),
+        false if is_run => {
+            return Err(Error::input(format!("the training run {name} is not finished"))
+                .with_hint("continue it: repeat its command with --resume"));
+        }
         false => {
             let found = context.model(name).map_err(|e| {
-                let run = "give the folder of a run of `turnwise train selector`, such as runs/replies";
-                let hint = e.hint().map_or_else(|| run.to_owned(), |hint| format!("{hint}, or {run}"));
-                e.with_hint(hint)
+                let run =
+                    "a selector is the folder of a run of `turnwise train selector`, such as runs/replies";
+                // The folder of a run also has the form of a name on the hub.
+                let is_folder =
+                    given.parent().is_some_and(|parent| parent != Path::new("") && parent.is_dir());
+                let hint = e.hint().filter(|_| !is_folder);
+                e.with_hint(hint.map_or_else(|| run.to_owned(), |hint| format!("{hint}; {run}")))
             })?;
             (found.name, found.path)
         }

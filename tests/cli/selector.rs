@@ -58,6 +58,22 @@ fn a_selector_is_trained_further() {
         let different = a.iter().zip(&b).filter(|(a, b)| a != b).count();
         assert!(a.len() == b.len() && different < a.len() / 50, "{run}: {different}");
     }
+    // Before training, the default head scores with the similarities of the model. The other heads know nothing, so the
+    // vectors of the model are evaluated.
+    for (run, options) in [("untrained", ""), ("untrained-cls", "--head cls")] {
+        t.ok(&format!(
+            "train selector --corpus {SAMPLES} -m ./small --steps 1 --learning-rate 1e-12 --held-out 0 --dev \
+             response:responses.jsonl {options} -o {run}"
+        ));
+        let evaluations = lines(&t.read(&format!("{run}/evaluations.jsonl")));
+        let start = evaluations[0]["dev"][0]["each"].as_array().unwrap().clone();
+        let expected = match options {
+            "" => ranks(run),
+            _ => t.json("bench response responses.jsonl -r model:./small")[0]["values"][0]["each"].clone(),
+        };
+        let different = start.iter().zip(expected.as_array().unwrap()).filter(|(a, b)| a != b).count();
+        assert!(different < start.len() / 50, "{run}: {different}");
+    }
     let further = |run: &str, options: &str| {
         t.run(&format!("train selector --corpus {SAMPLES} -m ./{run}/model --steps 2 {options} -o more"))
     };
@@ -269,6 +285,21 @@ fn a_selector_chooses_replies_and_reranks() {
     candidates.sort_unstable();
     // Lines from 0, without the blank and the repeated one.
     assert_eq!(candidates, [0, 2, 3]);
+    // As many answers of a role as requested: turns of the other role are often more similar to the question.
+    for (role, options) in [("agent", ""), ("agent", " --mode bm25"), ("user", "")] {
+        let found = t.json(&format!("respond -i chats \"thank you, bye\" --role {role} -k 20{options}"));
+        let texts: Vec<String> =
+            found["replies"].as_array().unwrap().iter().map(|reply| reply["text"].to_string()).collect();
+        assert_eq!(texts.len(), 20, "{role}{options}: {texts:?}");
+        // No two of them differ only in case, spaces and punctuation.
+        let mut words: Vec<String> = texts
+            .iter()
+            .map(|text| text.to_lowercase().split(|c: char| !c.is_alphanumeric()).collect())
+            .collect();
+        words.sort_unstable();
+        words.dedup();
+        assert_eq!(words.len(), 20, "{texts:?}");
+    }
     t.run("respond -i chats hello --selector ./replies").says(0, &[]);
     let outcome = t.run("respond -i chats hello");
     assert!(
@@ -302,6 +333,24 @@ fn wrong_uses_of_selectors_are_reported() {
     t.ok("encode -i chats --model ./small");
     t.write("blank.txt", "\n \n");
     t.write("long.txt", "a b c d ".repeat(2_500) + "\n");
+    fs::create_dir(t.path("begun")).unwrap();
+    t.write("begun/recipe.toml", "");
+    t.write("list.json", "[\n \"yes\",\n \"no\"\n]\n");
+    t.write("lines.txt", "{\"text\": \"yes\"}\n{\"text\": \"no\"}\n");
+    t.write("table.csv", "id,text\n1,yes\n");
+    t.write("texts.jsonl", "{\"id\": \"a\", \"turns\": []}\n");
+    t.write("braces.txt", "{{name}}, we are looking into it\n[order] is on its way\n");
+    t.run("respond -i chats hello --candidates braces.txt").says(0, &[]);
+    let outcome = t.run("respond -i chats x --selector runs/nothere");
+    assert!(!outcome.err.contains("model pull"), "{outcome:?}");
+    t.run(&format!("bench build response {SAMPLES} --role boss -o x.jsonl"))
+        .says(3, &["no turn has the role `boss`", "the roles in these dialogues: user, agent"]);
+    // Data that cannot be used is reported before the run has started.
+    let one = t.ok(&format!("corpus convert {SAMPLES} -o -"));
+    t.write("one.jsonl", lines(&one)[0].to_string() + "\n");
+    t.run("train selector --corpus one.jsonl -m ./small --steps 2 -o one")
+        .says(3, &["at least two dialogues"]);
+    assert!(!t.path("one").exists());
     let on = format!("--corpus {SAMPLES} -m ./small -o run");
     for (command, texts) in [
         ("search -i chats x --rerank selector", vec!["selector:MODEL"]),
@@ -309,11 +358,26 @@ fn wrong_uses_of_selectors_are_reported() {
         ("search -i chats x --rerank selector:./nowhere", vec!["nowhere"]),
         (
             "search -i chats x --of dialogues --rerank selector:./replies",
-            vec!["only with a query and for utterances"],
+            vec!["reranking by a selector is possible only with a query and for utterances"],
         ),
         ("search -i chats x --rerank selector:./small", vec!["is not a selector, but an encoder"]),
         ("respond -i chats x --selector .", vec![". is not the folder of a selector", "such as ./replies"]),
         ("respond -i chats x --selector runs/nothere", vec!["such as runs/replies"]),
+        ("respond -i chats x --selector begun", vec!["the training run begun is not finished", "--resume"]),
+        ("respond -i chats x --candidates list.json", vec!["list.json is JSON, not a text file", "per line"]),
+        ("respond -i chats x --candidates lines.txt", vec!["lines.txt is JSON, not a text file", "per line"]),
+        (
+            "respond -i chats x --candidates table.csv",
+            vec!["table.csv is a table, not a text file", "per line"],
+        ),
+        (
+            "bench response texts.jsonl -r bm25",
+            vec!["texts.jsonl:1: not a sample", "turnwise bench build response"],
+        ),
+        (
+            "bench build response chats -o x.jsonl",
+            vec!["`chats` is an index", "turnwise corpus export -i chats"],
+        ),
         ("respond -i chats --context blank.txt", vec!["blank.txt has no text"]),
         ("respond -i chats hello --candidates blank.txt", vec!["blank.txt has no text"]),
         ("respond -i chats", vec!["there is no conversation to answer"]),
@@ -391,6 +455,21 @@ fn a_server_uses_its_selector() {
     });
     let answer = server.post("/mcp", &call).json(200);
     assert!(answer["result"].to_string().contains("replies"), "{answer}");
+    // Wrong types are reported with the path of the value.
+    for (body, text) in [
+        (
+            json!({"context": [{"role": "user", "text": "hi"}]}),
+            "`context[0]`: invalid type: object, expected a string",
+        ),
+        (json!({"context": "hi"}), "`context`: invalid type: string \\\"hi\\\", expected an array"),
+        (json!({"context": ["hi"], "candidates": []}), "there are no candidates with text"),
+        (json!({"context": ["hi"], "candidates": [" "]}), "there are no candidates with text"),
+    ] {
+        server.post("/v1/respond", &body).says(400, &[text]);
+    }
+    server
+        .post("/v1/search", &json!({"query": "refund", "rerank": "selector"}))
+        .says(400, &["`rerank`: invalid type: string", "expected an object", "openapi.json"]);
     // Without a selector, a request for it is refused.
     let server = Server::start(&t, "-i chats");
     server.post("/v1/search", &request).says(400, &["there is no selector"]);

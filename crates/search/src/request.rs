@@ -381,8 +381,9 @@ impl SearchRequest {
                 return wrong("reranking requires a dense search", hint);
             }
             if rerank.by != RerankMethod::Exact && (!given[0] || self.of == HitKind::Dialogues) {
+                let by = if rerank.by == RerankMethod::Selector { "a selector" } else { "tokens" };
                 return wrong(
-                    "reranking by tokens is possible only with a query and for utterances",
+                    &format!("reranking by {by} is possible only with a query and for utterances"),
                     "use --rerank exact for dialogues and for similarity search",
                 );
             }

@@ -2,17 +2,18 @@
 //! from a list of candidates in the request.
 
 use std::{
-    collections::{BTreeSet, HashSet},
+    collections::{BTreeSet, HashMap, HashSet},
     time::Instant,
 };
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Mode, SearchRequest, Searcher, query::weights};
+use super::{Hit, Mode, SearchRequest, Searcher, query::weights};
 use turnwise_core::{Error, Result, numbers::counted, vectors::cosine};
 use turnwise_corpus::{Role, Turn, filter::Filter};
 use turnwise_encoder::{TextOptions, selector::Selector};
+use turnwise_text::words_key;
 
 /// A request for replies to a conversation.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -20,8 +21,8 @@ use turnwise_encoder::{TextOptions, selector::Selector};
 pub struct RespondRequest {
     /// Turns of the conversation, in order. The last turn is the one to answer.
     pub context: Vec<String>,
-    /// Candidate replies to rank. If empty, replies are taken from the index.
-    pub candidates: Vec<String>,
+    /// Candidate replies to rank. If absent, replies are taken from the index.
+    pub candidates: Option<Vec<String>>,
     /// Weight of each context turn relative to the next turn, from 0 to 1.
     pub decay: f32,
     /// Maximum number of replies.
@@ -42,7 +43,7 @@ impl Default for RespondRequest {
     fn default() -> Self {
         RespondRequest {
             context: Vec::new(),
-            candidates: Vec::new(),
+            candidates: None,
             decay: 0.5,
             k: 5,
             mode: None,
@@ -73,7 +74,7 @@ pub struct Replies {
 pub struct Reply {
     /// Text of the reply.
     pub text: String,
-    /// Score of the reply. With a selector, it is the score of the selector, usually a probability. Otherwise, it is the
+    /// Score of the reply. With a selector, it is the score of the selector, usually from 0 to 1. Otherwise, it is the
     /// cosine with the context for a candidate, and the search score of the turn that the reply answers for a reply from
     /// the index.
     pub score: f32,
@@ -97,8 +98,12 @@ pub struct ReplySource {
 }
 
 /// Number of hits to fetch for each requested reply. One hit is not enough, because some hits have no answer and some
-/// answers are identical.
+/// answers have the same words.
 const HITS_PER_REPLY: usize = 6;
+/// If there are too few replies, the search is repeated with this factor more hits, up to [`MAX_HITS`].
+const MORE_HITS: usize = 4;
+/// Maximum number of hits to fetch.
+const MAX_HITS: usize = 5_000;
 /// Minimum number of replies among which a selector chooses.
 const SELECTED_FROM: usize = 50;
 /// Number of turns after a hit that can contain its answer.
@@ -114,16 +119,21 @@ impl RespondRequest {
             let hint = "give at least one turn with text";
             return wrong("there is nothing to answer", hint);
         }
-        if self.k == 0 || self.k > MAX_REPLIES || self.candidates.len() > MAX_REPLIES {
+        let candidates = self.candidates.as_deref();
+        if candidates.is_some_and(|candidates| candidates.iter().all(|text| text.trim().is_empty())) {
+            return wrong(
+                "there are no candidates with text",
+                "give at least one candidate, or leave out `candidates` to get replies from the index",
+            );
+        }
+        if self.k == 0 || self.k > MAX_REPLIES || candidates.is_some_and(|all| all.len() > MAX_REPLIES) {
             let message = format!("k must be from 1 to {MAX_REPLIES}, with at most {MAX_REPLIES} candidates");
             return wrong(&message, "the default is 5 replies");
         }
         if !(0.0..=1.0).contains(&self.decay) {
             return wrong("the context decay must be a number from 0 to 1", "the default is 0.5");
         }
-        if !self.candidates.is_empty()
-            && (self.filter.is_some() || self.role.is_some() || self.mode.is_some())
-        {
+        if candidates.is_some() && (self.filter.is_some() || self.role.is_some() || self.mode.is_some()) {
             return wrong(
                 "`filter`, `role` and `mode` apply only to replies from the index",
                 "remove them, or remove the candidates",
@@ -155,23 +165,36 @@ const SHOWN_CHARACTERS: usize = 40;
 
 /// Ranks the given candidates by a selector. Also returns warnings about texts that are too long.
 fn select_candidates(selector: &Selector, request: &RespondRequest) -> Result<(Vec<Reply>, Vec<String>)> {
-    let candidates = request.candidates.iter().enumerate();
-    let replies =
-        candidates.map(|(n, text)| Reply { text: text.clone(), score: 0.0, candidate: Some(n), said: None });
-    selected(selector, request, replies.collect())
+    let candidates = request.candidates.iter().flatten().enumerate();
+    let candidate = |(n, text): (usize, &String)| Found {
+        reply: Reply { text: text.clone(), score: 0.0, candidate: Some(n), said: None },
+        count: 1,
+    };
+    selected(selector, request, candidates.map(candidate).collect())
+}
+
+/// A reply that was found.
+struct Found {
+    reply: Reply,
+    /// Number of answers with the same words.
+    count: usize,
 }
 
 /// Scores replies by a selector, and returns the best. Also returns warnings about texts that are too long.
+///
+/// A selector learns how much more probable a reply is after this context than after others. A frequent reply, such as
+/// "You're welcome.", is probable after many contexts, so its score is too low. The number of answers with the same words
+/// corrects this.
 fn selected(
     selector: &Selector,
     request: &RespondRequest,
-    replies: Vec<Reply>,
+    found: Vec<Found>,
 ) -> Result<(Vec<Reply>, Vec<String>)> {
-    if replies.is_empty() {
-        return Ok((replies, Vec::new()));
+    if found.is_empty() {
+        return Ok((Vec::new(), Vec::new()));
     }
     let context: Vec<&str> = request.context.iter().map(String::as_str).collect();
-    let texts: Vec<&str> = replies.iter().map(|reply| reply.text.as_str()).collect();
+    let texts: Vec<&str> = found.iter().map(|found| found.reply.text.as_str()).collect();
     let selected = selector.select(&context, &texts)?;
     let cut: Vec<&str> = selected.cut_responses.iter().map(|n| texts[*n]).collect();
     let warnings = cut.first().map(|first| {
@@ -183,7 +206,8 @@ fn selected(
         )
     });
     let warnings = Vec::from_iter(warnings);
-    let mut scored: Vec<(f32, Reply)> = selected.outputs.iter().copied().zip(replies).collect();
+    let corrected = |(output, Found { reply, count }): (&f32, Found)| (output + (count as f32).ln(), reply);
+    let mut scored: Vec<(f32, Reply)> = selected.outputs.iter().zip(found).map(corrected).collect();
     // A stable sort keeps the order of equal scores. An empty reply is never the best one.
     let is_blank = |reply: &Reply| reply.text.trim().is_empty();
     scored.sort_by(|a, b| is_blank(&a.1).cmp(&is_blank(&b.1)).then(b.0.total_cmp(&a.0)));
@@ -192,11 +216,43 @@ fn selected(
     Ok((scored.into_iter().map(score).collect(), warnings))
 }
 
+/// Returns the answers to the turns that were found. Of the answers with the same words, the first one is returned. Also
+/// returns the roles of the turns after those that were found, if a role is requested.
+fn answers(request: &RespondRequest, hits: Vec<Hit>) -> (Vec<Found>, BTreeSet<Role>) {
+    // A reply that was already given is no suggestion.
+    let said: HashSet<String> = request.context.iter().map(|turn| words_key(turn)).collect();
+    let (mut replies, mut roles): (Vec<Found>, _) = (Vec::new(), BTreeSet::new());
+    let mut places: HashMap<String, usize> = HashMap::new();
+    for hit in hits {
+        if request.role.is_some() {
+            roles.extend(hit.after.iter().filter_map(|turn| turn.role.clone()));
+        }
+        let answers = |turn: &&Turn| {
+            let other_speaker = turn.speaker != hit.turn.speaker || turn.role != hit.turn.role;
+            other_speaker && request.role.as_ref().is_none_or(|role| turn.role.as_ref() == Some(role))
+        };
+        let Some(turn) = hit.after.iter().find(answers) else { continue };
+        let key = words_key(&turn.text);
+        if turn.text.trim().is_empty() || said.contains(&key) {
+            continue;
+        }
+        if let Some(place) = places.get(&key) {
+            replies[*place].count += 1;
+            continue;
+        }
+        places.insert(key, replies.len());
+        let source = ReplySource { dialogue: hit.dialogue, turn: turn.clone(), answered: hit.turn };
+        let reply = Reply { text: turn.text.clone(), score: hit.score, candidate: None, said: Some(source) };
+        replies.push(Found { reply, count: 1 });
+    }
+    (replies, roles)
+}
+
 impl Searcher {
     /// Suggests replies to a conversation. Returns an error if the request is invalid, if the index cannot be
     /// searched in the requested mode, or if candidates are given and the index has no vectors.
     pub fn respond(&self, request: &RespondRequest) -> Result<Replies> {
-        let find = || match request.candidates.is_empty() {
+        let find = || match request.candidates.is_none() {
             true => self.find_answers(request),
             false if self.selects(request) => select_candidates(self.selector()?, request),
             false => Ok((self.rank_candidates(request)?, Vec::new())),
@@ -215,7 +271,7 @@ impl Searcher {
             request.context.iter().map(String::as_str).filter(|turn| !turn.trim().is_empty()).collect();
         let options = TextOptions { prompt: self.recipe()?.prompt.clone() };
         let context = self.average(&turns, &weights(turns.len(), request.decay), &mut Vec::new())?;
-        let texts: Vec<&str> = request.candidates.iter().map(String::as_str).collect();
+        let texts: Vec<&str> = request.candidates.iter().flatten().map(String::as_str).collect();
         let vectors = self.encoder()?.encode(&texts, &options)?.vectors;
         let mut replies: Vec<Reply> = texts
             .iter()
@@ -246,7 +302,7 @@ impl Searcher {
             // Lexical search does not use the context.
             context.clear();
         }
-        let found = self.search(&SearchRequest {
+        let mut search = SearchRequest {
             query,
             context,
             decay: request.decay,
@@ -259,32 +315,19 @@ impl Searcher {
             },
             window: ANSWER_WINDOW,
             ..SearchRequest::default()
-        })?;
-        let same = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ").to_lowercase();
-        // A reply that was already given is no suggestion.
-        let mut seen: HashSet<String> = request.context.iter().map(|turn| same(turn)).collect();
-        let (mut replies, mut roles) = (Vec::new(), BTreeSet::new());
-        for hit in found.hits {
-            if request.role.is_some() {
-                roles.extend(hit.after.iter().filter_map(|turn| turn.role.clone()));
+        };
+        let (mut replies, roles, warnings) = loop {
+            let found = self.search(&search)?;
+            let (hits, warnings) = (found.hits.len(), found.warnings);
+            let (replies, roles) = answers(request, found.hits);
+            // Most hits can be without an answer by this role: the speakers with this role ask similar questions, too.
+            if replies.len() >= wanted || hits < search.k || search.k >= MAX_HITS {
+                break (replies, roles, warnings);
             }
-            let answers = |turn: &&Turn| {
-                let other_speaker = turn.speaker != hit.turn.speaker || turn.role != hit.turn.role;
-                other_speaker && request.role.as_ref().is_none_or(|role| turn.role.as_ref() == Some(role))
-            };
-            let Some(turn) = hit.after.iter().find(answers) else { continue };
-            if turn.text.trim().is_empty() || !seen.insert(same(&turn.text)) {
-                continue;
-            }
-            replies.push(Reply {
-                text: turn.text.clone(),
-                score: hit.score,
-                candidate: None,
-                said: Some(ReplySource { dialogue: hit.dialogue, turn: turn.clone(), answered: hit.turn }),
-            });
-        }
+            search.k = (search.k * MORE_HITS).min(MAX_HITS);
+        };
         replies.truncate(wanted);
-        let mut warnings = found.warnings;
+        let mut warnings = warnings;
         if let Some(role) = request.role.as_ref().filter(|role| !roles.is_empty() && !roles.contains(*role)) {
             let known: Vec<String> = roles.iter().map(Role::to_string).collect();
             warnings.push(format!(
@@ -293,7 +336,7 @@ impl Searcher {
             ));
         }
         if !selects {
-            return Ok((replies, warnings));
+            return Ok((replies.into_iter().map(|found| found.reply).collect(), warnings));
         }
         let (replies, more) = selected(self.selector()?, request, replies)?;
         Ok((replies, [warnings, more].concat()))
@@ -301,8 +344,8 @@ impl Searcher {
 
     /// Returns whether the request needs the encoder.
     pub fn respond_needs_encoder(&self, request: &RespondRequest) -> bool {
-        (!request.candidates.is_empty() && !self.selects(request))
-            || (request.candidates.is_empty()
+        (request.candidates.is_some() && !self.selects(request))
+            || (request.candidates.is_none()
                 && request.mode != Some(Mode::Bm25)
                 && self.engine.recipe().is_some())
     }

@@ -244,7 +244,7 @@ impl OpenIndex {
     /// Finds replies to a conversation. Replies from the index come only from dialogues that the client may see.
     pub(super) fn respond(&self, mut request: RespondRequest, client: &Client) -> Outcome<Replies> {
         request.check()?;
-        if request.candidates.is_empty() {
+        if request.candidates.is_none() {
             request.filter = client.restrict(request.filter)?;
         }
         if self.searcher.respond_needs_encoder(&request) {

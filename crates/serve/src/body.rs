@@ -44,13 +44,31 @@ pub(super) fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Outcome<T> {
     if bytes.trim_ascii_start().first() == Some(&b'[') {
         return Err(Problem::request("the body is an array; expected a JSON object"));
     }
-    serde_json::from_slice(bytes).map_err(|e| wrong(&e))
+    serde_json::from_slice(bytes).map_err(|e| wrong(&e, path_of_error::<T>(bytes)))
 }
 
-fn wrong(e: &serde_json::Error) -> Problem {
+/// Returns the path of the value that cannot be parsed, such as `context[0]`. Returns `None` if it is the whole body.
+fn path_of_error<T: DeserializeOwned>(bytes: &[u8]) -> Option<String> {
+    let read = &mut serde_json::Deserializer::from_slice(bytes);
+    let e = serde_path_to_error::deserialize::<_, T>(read).err()?;
+    Some(e.path().to_string()).filter(|path| path != ".")
+}
+
+/// Converts an error of serde to a problem. `path` is that of the wrong value.
+fn wrong(e: &serde_json::Error, path: Option<String>) -> Problem {
     let text = ["usize", "u64", "u32", "u8"].iter().fold(e.to_string(), |text, kind| {
         text.replace(&format!("expected {kind}"), "expected a non-negative integer")
     });
+    // The words of JSON instead of those of serde.
+    let text = text.replace("type: map,", "type: object,").replace("type: sequence,", "type: array,");
+    let text = text.replace("expected a sequence", "expected an array");
+    let text = match text.split_once("expected struct ") {
+        Some((before, after)) => {
+            let name = after.find(' ').unwrap_or(after.len());
+            format!("{before}expected an object{}", &after[name..])
+        }
+        None => text,
+    };
     let names: Vec<&str> = text.split('`').skip(1).step_by(2).collect();
     match (text.split_once(' ').map(|(first, _)| first), names.split_first()) {
         // The message about an unknown filter field already has a suggestion.
@@ -66,7 +84,15 @@ fn wrong(e: &serde_json::Error) -> Problem {
                 None => problem,
             }
         }
-        _ if e.is_data() => Problem::request(text),
+        _ if e.is_data() => match path {
+            Some(path) => {
+                let field = path.split(['.', '[']).next().unwrap_or_default().to_owned();
+                Problem::request(format!("`{path}`: {text}"))
+                    .param(field)
+                    .hint("GET /openapi.json describes the types of all fields")
+            }
+            None => Problem::request(text),
+        },
         _ => Problem::request(format!("the body is not valid JSON: {text}")),
     }
 }

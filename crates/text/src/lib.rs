@@ -56,6 +56,13 @@ pub fn analyze(text: &str) -> Vec<Token> {
     Analyzer::default().analyze(text)
 }
 
+/// Returns a key that is equal for texts with the same words, which differ only in case, spaces and punctuation. The key of
+/// a text without words is the text itself.
+pub fn words_key(text: &str) -> String {
+    let terms: Vec<String> = analyze(text).into_iter().map(|token| token.term).collect();
+    if terms.is_empty() { text.trim().to_owned() } else { terms.join(" ") }
+}
+
 /// Splits a text into words. Calls `cut` to split each run of characters from scripts without word spaces.
 ///
 /// The arguments of `cut` are the text, the byte offset of each character in the run, the byte offset of the run's end,
@@ -143,6 +150,18 @@ mod tests {
 
     fn terms(text: &str) -> Vec<String> {
         analyze(text).into_iter().map(|t| t.term).collect()
+    }
+
+    #[test]
+    fn texts_with_the_same_words_have_the_same_key() {
+        for (a, b) in
+            [("You're welcome!", "you\u{2019}re  welcome"), ("OK.", "ok"), (" :) ", ":)"), ("退款。", "退款")]
+        {
+            assert_eq!(words_key(a), words_key(b), "{a}");
+        }
+        for (a, b) in [("yes", "no"), (":)", ":("), ("at 2 pm", "at 3 pm"), ("", "?"), ("退款", "退货")] {
+            assert_ne!(words_key(a), words_key(b), "{a}");
+        }
     }
 
     #[test]

@@ -15,6 +15,7 @@ use turnwise_corpus::{
     reader::{Problems, ReadEvent},
     writers::Writer,
 };
+use turnwise_store::Manifest;
 
 pub(super) fn run(
     input: &InputArgs,
@@ -102,6 +103,14 @@ pub(super) fn each_dialogue(
     context: &Context<'_>,
     f: &mut dyn FnMut(Dialogue) -> Result<()>,
 ) -> Result<Problems> {
+    for name in paths.iter().filter(|path| !path.exists()).filter_map(|path| path.to_str()) {
+        if Manifest::exists(&context.folder_of(name)) {
+            return Err(Error::input(format!("`{name}` is an index, but this command reads files"))
+                .with_hint(format!(
+                    "write its dialogues to a file first: turnwise corpus export -i {name} -o {name}.jsonl"
+                )));
+        }
+    }
     let mut progress: Option<ProgressBar<'_>> = None;
     let mut rejected = 0u64;
     let mut event = |event: ReadEvent<'_>| match event {

@@ -1,6 +1,6 @@
 //! `turnwise respond`: suggests replies to a conversation.
 
-use std::collections::HashSet;
+use std::{collections::HashSet, ffi::OsStr};
 
 use super::search::{encoder_of, read_text, speaker, turns_of, with_selector};
 use crate::cli::{args::RespondArgs, encoders, prelude::*};
@@ -17,8 +17,9 @@ pub(super) fn run(args: &RespondArgs, context: &Context<'_>) -> Result<()> {
             "pass its last turn, as in `turnwise respond \"my parcel never arrived\"`, or a file with all turns: --context FILE",
         ));
     }
-    let (lines, candidates): (Vec<usize>, Vec<String>) =
-        args.candidates.as_deref().map_or(Ok(Vec::new()), candidates)?.into_iter().unzip();
+    let candidates = args.candidates.as_deref().map(candidates).transpose()?;
+    let (lines, candidates) =
+        candidates.map(|all| all.into_iter().unzip::<usize, String, Vec<_>, Vec<_>>()).unzip();
     let request = RespondRequest {
         context: turns,
         candidates,
@@ -32,13 +33,13 @@ pub(super) fn run(args: &RespondArgs, context: &Context<'_>) -> Result<()> {
     request.check()?;
     let mut found = match &args.selector {
         // A selector that ranks given candidates needs no index.
-        Some(selector) if !request.candidates.is_empty() => {
+        Some(selector) if request.candidates.is_some() => {
             rank_replies(&encoders::selector(context, selector, DeviceChoice::default(), None)?, &request)?
         }
         _ => find(&request, args, context)?,
     };
     for reply in &mut found.replies {
-        reply.candidate = reply.candidate.and_then(|n| lines.get(n).copied());
+        reply.candidate = reply.candidate.and_then(|n| lines.as_ref()?.get(n).copied());
     }
     found.warnings.iter().for_each(|warning| context.printer.warn(warning));
     context.printer.result(&found, |out| write(&found, out))?;
@@ -63,10 +64,16 @@ fn find(request: &RespondRequest, args: &RespondArgs, context: &Context<'_>) -> 
     searcher.respond(request)
 }
 
-/// Reads the candidates from a file, one per line, with the indices of their lines. Blank lines and repeated lines are
+/// Reads the candidates from a text file, one per line, with the indices of their lines. Blank lines and repeated lines are
 /// skipped.
 fn candidates(file: &Path) -> Result<Vec<(usize, String)>> {
     let text = read_text(std::fs::File::open(file).at("open", file)?, &file.display().to_string())?;
+    let is_table = ["csv", "tsv"].iter().any(|ending| file.extension() == Some(OsStr::new(ending)));
+    if is_table || is_json(&text) {
+        let kind = if is_table { "a table" } else { "JSON" };
+        return Err(Error::data(format!("{} is {kind}, not a text file", file.display()))
+            .with_hint("write one candidate reply per line, without quotes"));
+    }
     let (mut seen, mut lines) = (HashSet::new(), Vec::new());
     for (n, line) in text.lines().map(str::trim).enumerate() {
         if !line.is_empty() && seen.insert(line) {
@@ -85,6 +92,13 @@ fn candidates(file: &Path) -> Result<Vec<(usize, String)>> {
         .with_hint("split the file")),
         _ => Ok(lines),
     }
+}
+
+/// Returns true if a text, or its first line, is a JSON object or array. A line such as `{{name}}, hello` is not.
+fn is_json(text: &str) -> bool {
+    let first = text.lines().find(|line| !line.trim().is_empty()).unwrap_or_default();
+    let parsed = [text, first].map(serde_json::from_str::<serde_json::Value>);
+    parsed.iter().any(|value| value.as_ref().is_ok_and(|value| value.is_object() || value.is_array()))
 }
 
 fn write(found: &Replies, out: &mut dyn Write) -> std::io::Result<()> {

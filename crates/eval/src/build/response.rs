@@ -1,7 +1,10 @@
 //! Response selection data from dialogues. The candidates of a sample are the real response and turns of other
 //! dialogues: random turns, or hard negatives, which answer similar turns.
 
-use std::io::{self, Write};
+use std::{
+    collections::{BTreeSet, HashSet},
+    io::{self, Write},
+};
 
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
@@ -11,6 +14,7 @@ use turnwise_core::{
     random::Random,
 };
 use turnwise_corpus::{Dialogue, Role, Turn};
+use turnwise_text::words_key;
 
 use crate::rank::{Bm25, Items, Pool, Ranker};
 
@@ -113,10 +117,20 @@ pub fn response_set(dialogues: &[Dialogue], wanted: &ResponseOptions) -> Result<
     }
     if suitable.is_empty() {
         let role = wanted.role.as_ref().map_or_else(String::new, |role| format!("the role `{role}`, "));
-        return Err(Error::data(format!(
+        let error = Error::data(format!(
             "no turn has {role}at least {} turns before it, and a speaker who differs from that of the previous turn",
             wanted.context
-        )));
+        ));
+        let roles =
+            dialogues.iter().flat_map(|dialogue| &dialogue.turns).filter_map(|turn| turn.role.as_ref());
+        let roles: BTreeSet<&Role> = roles.collect();
+        return Err(match &wanted.role {
+            Some(role) if !roles.contains(role) && !roles.is_empty() => {
+                let roles: Vec<String> = roles.into_iter().map(Role::to_string).collect();
+                error.with_hint(format!("the roles in these dialogues: {}", roles.join(", ")))
+            }
+            _ => error,
+        });
     }
     let mut chosen: Vec<usize> = (0..suitable.len()).collect();
     if let Some(most) = wanted.samples.filter(|most| *most < chosen.len()) {
@@ -136,13 +150,15 @@ pub fn response_set(dialogues: &[Dialogue], wanted: &ResponseOptions) -> Result<
         leaks += usize::from(names.iter().any(|name| has_word(&response.text, name)));
         let mut random = Random::new(wanted.seed, n as u64);
         let mut candidates = vec![shown(&response.text, &names)];
+        // A candidate with the same words as the right one would be right, too.
+        let mut seen = HashSet::from([words_key(&candidates[0])]);
         for similar in hard {
             if candidates.len() > wanted.hard {
                 break;
             }
             let (from, at) = suitable[similar];
             let text = shown(&dialogues[from].turns[at].text, &names);
-            if from != d && !text.is_empty() && !candidates.contains(&text) {
+            if from != d && !text.is_empty() && seen.insert(words_key(&text)) {
                 candidates.push(text);
             }
         }
@@ -153,7 +169,7 @@ pub fn response_set(dialogues: &[Dialogue], wanted: &ResponseOptions) -> Result<
             }
             let (from, other) = others[random.below(others.len())];
             let text = shown(&other.text, &names);
-            if from != d && !text.is_empty() && !candidates.contains(&text) {
+            if from != d && !text.is_empty() && seen.insert(words_key(&text)) {
                 candidates.push(text);
             }
         }
@@ -397,9 +413,10 @@ mod tests {
         let options = ResponseOptions { of: 4, hard: 2, context: 1, ..wanted() };
         let set = response_set(&dialogues, &options).unwrap();
         let first = &set.samples[0];
-        let about_parcels = ["sorry, which parcel is it?", "we send you a new one", "We send you a new one"];
-        let hard = first.candidates.iter().filter(|candidate| about_parcels.contains(&candidate.as_str()));
-        assert!(hard.count() >= 2, "{first:?}");
+        let count = |text: &str| first.candidates.iter().filter(|c| c.to_lowercase() == text).count();
+        // "We send you a new one" has the same words as another candidate.
+        let about_parcels = ["sorry, which parcel is it?", "we send you a new one"];
+        assert_eq!(about_parcels.map(count), [1, 1], "{first:?}");
         assert_eq!(first.candidates[first.answer], "can I have the order number?");
         // No turn has a word in common with this one, so all wrong candidates are random.
         assert_eq!(set.samples[5].candidates.len(), 4);

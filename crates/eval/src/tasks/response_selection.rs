@@ -132,8 +132,10 @@ fn response_selection(path: &Path, settings: &ResponseSelection) -> Result<Ranki
     let mut lines: Option<(Vec<String>, Vec<Response>)> = None;
     each_line(path, |_, text| {
         if text.trim_start().starts_with('{') {
-            let sample: Sample =
-                serde_json::from_str(text).map_err(|e| format!("not a valid sample: {e}"))?;
+            let sample: Sample = serde_json::from_str(text).map_err(|e| {
+                let made = "`turnwise bench build response` makes samples from dialogues";
+                format!("not a sample of response selection: {e}; {made}")
+            })?;
             if sample.answer >= sample.candidates.len() {
                 return Err(format!(
                     "the answer is {}, but there are only {} candidates, counted from 0",

@@ -194,8 +194,7 @@ struct Similar {
 #[serde(deny_unknown_fields)]
 struct Respond {
     context: Vec<String>,
-    #[serde(default)]
-    candidates: Vec<String>,
+    candidates: Option<Vec<String>>,
     role: Option<Role>,
     filter: Option<Filter>,
     k: Option<usize>,

@@ -189,10 +189,10 @@ impl Gain {
         if self.measure == RESPONSES {
             return match (self.is_significant(), self.kept > self.start) {
                 (true, true) => {
-                    "significant: the selector finds the next turn more often than the base model"
+                    "significant: the selector finds the next turn more often than before training"
                 }
                 (true, false) => {
-                    "significant: the selector finds the next turn less often than the base model"
+                    "significant: the selector finds the next turn less often than before training"
                 }
                 (false, _) => "not significant: these dialogues show neither a gain nor a loss",
             };

@@ -97,6 +97,10 @@ pub(super) fn train(
     let corpora = recipe.layer.is_some().then_some(corpora);
     let mut trainer = Trainer::new(&model, objective.as_ref(), &data, settings.plan)?.with_devices(&others);
     let done = run_folder.load_checkpoint(&mut trainer, &identity, observer)?;
+    if done == 0 {
+        // Report data that cannot be used before the run has started: its folder is then removed.
+        trainer.next_batch()?;
+    }
     run_folder.begin(recipe, inputs)?;
     let mut outcome = StepLoop {
         run,
@@ -304,11 +308,16 @@ impl StepLoop<'_, '_> {
 
     fn evaluate(&self, step: u64) -> Result<Evaluation> {
         let (base, start) = (self.run.base, self.model.start());
+        let selector = self.objective.selector()?;
+        // A new layer on the first token knows nothing before training. Such a selector is compared with the vectors of
+        // the base model. The head `matching` compares texts from the beginning.
+        let knows = |head: &Head| base.selector.is_some() || head.scales.is_some();
         let evaluation = match step {
-            // Before training, a new selector is compared with the vectors of the base model.
-            0 if base.selector.is_none() => self.evaluator.evaluate(Evaluated::Encoder(start), 0)?,
+            0 if selector.as_ref().is_none_or(|(_, head)| !knows(head)) => {
+                self.evaluator.evaluate(Evaluated::Encoder(start), 0)?
+            }
             _ => {
-                let (network, selector) = (self.model.network()?, self.objective.selector()?);
+                let network = self.model.network()?;
                 let sentences = base.sentence_network().unwrap_or(start);
                 let model = match &selector {
                     Some(selector) => Evaluated::Selector(trained(selector, &network, sentences)),

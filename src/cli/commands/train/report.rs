@@ -44,6 +44,7 @@ pub(super) fn end(
         "dev": gains, "seconds": seconds, "examples": examples, "tokens": tokens,
         "layer": outcome.learned,
     });
+    let evaluated: f64 = outcome.evaluations.iter().map(|evaluation| evaluation.seconds).sum();
     let write_speed = |out: &mut dyn Write, seconds: f64, examples: u64, tokens: u64| {
         let (examples, tokens) = (rate(examples, seconds), rate(tokens, seconds));
         writeln!(out, "{seconds:.0} s, {examples} examples/s, {tokens} tokens/s")
@@ -58,6 +59,9 @@ pub(super) fn end(
         }
         if examples > 0 {
             write_speed(out, seconds, examples, tokens)?;
+            if evaluated >= 1.0 {
+                writeln!(out, "{evaluated:.0} s for evaluations")?;
+            }
         }
         if let Some(learned) = &outcome.learned {
             writeln!(out, "{}", describe_layer(learned))?;
@@ -109,8 +113,13 @@ pub(super) fn end(
     if recipe.file.dev.is_empty() {
         let Definition { benchmark, output, .. } = recipe.file.objective.definition();
         let kind = if *output == Output::Selector { "selector" } else { "model" };
+        // Samples of response selection need no labels. They are made from dialogues.
+        let how = match benchmark.strip_prefix("response ") {
+            Some(file) => format!("other dialogues: turnwise bench build response DIALOGUES -o {file}, then"),
+            None => "labeled data:".to_owned(),
+        };
         context.printer.suggest(format!(
-            "measure the gain on labeled data: turnwise bench {benchmark} -r model:{} -r {kind}:{}, or use --dev during training",
+            "measure the gain on {how} turnwise bench {benchmark} -r model:{} -r {kind}:{}, or use --dev during training",
             recipe.file.model,
             model.display()
         ));
