@@ -142,11 +142,11 @@ pub(crate) fn find_selector(context: &Context<'_>, name: &str) -> Result<(String
     Ok((name, path))
 }
 
-/// Returns the first subfolder that is the folder of a training run.
+/// Returns the first subfolder that is the folder of a finished training run.
 fn run_in(folder: &Path) -> Option<PathBuf> {
     let entries = std::fs::read_dir(folder).ok()?;
     let runs = entries.filter_map(|entry| Some(entry.ok()?.path()));
-    runs.filter(|path| path.join("recipe.toml").is_file()).min()
+    runs.filter(|path| path.join("recipe.toml").is_file() && model_in(path).is_dir()).min()
 }
 
 /// Returns whether a model is static, that is, has no neural network. The precision of a static model cannot be chosen.

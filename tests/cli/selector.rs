@@ -1,6 +1,6 @@
 //! Tests of selectors: training, response selection, reranking, replies and errors.
 
-use std::fs;
+use std::{collections::BTreeSet, fs};
 
 use serde_json::{Value, json};
 
@@ -286,19 +286,16 @@ fn a_selector_chooses_replies_and_reranks() {
     // Lines from 0, without the blank and the repeated one.
     assert_eq!(candidates, [0, 2, 3]);
     // As many answers of a role as requested: turns of the other role are often more similar to the question.
-    for (role, options) in [("agent", ""), ("agent", " --mode bm25"), ("user", "")] {
-        let found = t.json(&format!("respond -i chats \"thank you, bye\" --role {role} -k 20{options}"));
-        let texts: Vec<String> =
-            found["replies"].as_array().unwrap().iter().map(|reply| reply["text"].to_string()).collect();
-        assert_eq!(texts.len(), 20, "{role}{options}: {texts:?}");
+    for (role, options) in [("agent", "-k 20"), ("agent", "-k 5 --mode bm25"), ("user", "-k 20")] {
+        let found = t.json(&format!("respond -i chats refund --role {role} {options}"));
+        let texts: Vec<&str> =
+            found["replies"].as_array().unwrap().iter().map(|r| r["text"].as_str().unwrap()).collect();
+        let expected = if options.contains("bm25") { 5 } else { 20 };
+        assert_eq!(texts.len(), expected, "{role} {options}: {texts:?}");
         // No two of them differ only in case, spaces and punctuation.
-        let mut words: Vec<String> = texts
-            .iter()
-            .map(|text| text.to_lowercase().split(|c: char| !c.is_alphanumeric()).collect())
-            .collect();
-        words.sort_unstable();
-        words.dedup();
-        assert_eq!(words.len(), 20, "{texts:?}");
+        let words = |text: &&str| text.to_lowercase().replace(|c: char| !c.is_alphanumeric(), "");
+        let different: BTreeSet<String> = texts.iter().map(words).collect();
+        assert_eq!(different.len(), expected, "{texts:?}");
     }
     t.run("respond -i chats hello --selector ./replies").says(0, &[]);
     let outcome = t.run("respond -i chats hello");
@@ -341,6 +338,7 @@ fn wrong_uses_of_selectors_are_reported() {
     t.write("texts.jsonl", "{\"id\": \"a\", \"turns\": []}\n");
     t.write("braces.txt", "{{name}}, we are looking into it\n[order] is on its way\n");
     t.run("respond -i chats hello --candidates braces.txt").says(0, &[]);
+    fs::create_dir(t.path("runs")).unwrap();
     let outcome = t.run("respond -i chats x --selector runs/nothere");
     assert!(!outcome.err.contains("model pull"), "{outcome:?}");
     t.run(&format!("bench build response {SAMPLES} --role boss -o x.jsonl"))
