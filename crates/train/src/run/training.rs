@@ -309,11 +309,11 @@ impl StepLoop<'_, '_> {
     fn evaluate(&self, step: u64) -> Result<Evaluation> {
         let (base, start) = (self.run.base, self.model.start());
         let selector = self.objective.selector()?;
-        // A new layer on the first token knows nothing before training. Such a selector is compared with the vectors of
-        // the base model. The head `matching` compares texts from the beginning.
-        let knows = |head: &Head| base.selector.is_some() || head.scales.is_some();
+        // The layers of a new head are random, so such a selector is compared with the vectors of the base model. The head
+        // `matching` starts with similarities, so its own scores are meaningful.
+        let is_meaningful = |head: &Head| base.selector.is_some() || head.scales.is_some();
         let evaluation = match step {
-            0 if selector.as_ref().is_none_or(|(_, head)| !knows(head)) => {
+            0 if selector.as_ref().is_none_or(|(_, head)| !is_meaningful(head)) => {
                 self.evaluator.evaluate(Evaluated::Encoder(start), 0)?
             }
             _ => {
