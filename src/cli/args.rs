@@ -20,7 +20,9 @@ use clap::{Args, Parser, Subcommand, ValueEnum, builder::styling};
 use turnwise_core::error::Error;
 use turnwise_corpus::filter::Filter;
 
-pub(crate) use bench::{AnnArgs, BenchCommand, EvalArgs, PlaceArgs, RecipeArgs, RunArgs, ThroughputArgs};
+pub(crate) use bench::{
+    AnnArgs, BenchCommand, EvalArgs, PlaceArgs, RecipeArgs, RespondBenchArgs, RunArgs, ThroughputArgs,
+};
 pub(crate) use build::{BuildCommand, LabelArg, SentencesArgs};
 pub(crate) use corpus::{
     CleanArgs, CorpusCommand, IngestArgs, InputArgs, ReadArgs, RejectArgs, ShowArgs, WriteArgs,
@@ -32,7 +34,7 @@ pub(crate) use search::{
     AnalyzeArgs, IndexBuildArgs, IndexCommand, RankingArgs, RespondArgs, SearchArgs, SearchCommand,
     SimilarArgs, TuneArgs,
 };
-pub(crate) use search_ranker::SearchRanker;
+pub(crate) use search_ranker::{SearchRanker, value_name};
 #[cfg(feature = "serve")]
 pub(crate) use serve::ServeArgs;
 pub(crate) use train::{ListArgs, Preset, Seeds, TrainArgs, TrainCommand, TrainRunArgs};

@@ -10,6 +10,7 @@ mod bench;
 mod bench_build;
 mod bench_memory;
 mod bench_recipes;
+mod bench_respond;
 mod bench_speed;
 mod changes;
 #[cfg(feature = "serve")]

@@ -10,6 +10,7 @@ pub mod label_free;
 pub mod plots;
 pub mod rank;
 pub mod recipe;
+pub mod replies;
 pub mod result;
 pub mod significance;
 pub mod tables;

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use super::{
     significance::mean_and_deviation,
-    tasks::{Map, Outcome, Skipped, Task, Value},
+    tasks::{Described, Map, Outcome, Skipped, Value},
 };
 use turnwise_core::{
     error::{Error, IoContext, Result},
@@ -73,8 +73,10 @@ pub struct Data {
 /// Key of a stored result: task, data, ranker and random seed. Results with the same key are interchangeable.
 #[derive(Clone, Copy)]
 pub struct Of<'a> {
-    /// Task with its options.
-    pub task: &'a dyn Task,
+    /// Name and description of the task.
+    pub task: Described<'a>,
+    /// Text that contains all options of the task that affect the values.
+    pub options: &'a str,
     /// Data of the task.
     pub data: &'a Data,
     /// Name and identity of the ranker. The identity contains all settings that affect the scores.
@@ -86,7 +88,7 @@ pub struct Of<'a> {
 impl Of<'_> {
     /// Returns the path of the result's file in a results folder.
     pub fn path(&self, folder: &Path) -> PathBuf {
-        path(folder, self.task.name(), self.data, self.ranker.0, &[&self.task.identity(), self.ranker.1])
+        path(folder, self.task.name, self.data, self.ranker.0, &[self.options, self.ranker.1])
     }
 
     /// Reads the stored result with this key. Returns `None` if there is no readable result with the same data and
@@ -100,9 +102,9 @@ impl Of<'_> {
     pub fn done(&self, outcome: Outcome, seconds: f64) -> Done {
         Done {
             schema: SCHEMA.to_owned(),
-            task: self.task.name().to_owned(),
-            about: self.task.about().to_owned(),
-            options: self.task.identity(),
+            task: self.task.name.to_owned(),
+            about: self.task.about.to_owned(),
+            options: self.options.to_owned(),
             data: self.data.clone(),
             ranker: self.ranker.0.to_owned(),
             identity: self.ranker.1.to_owned(),
@@ -111,7 +113,7 @@ impl Of<'_> {
             seeds: Vec::new(),
             machine: machine(),
             seconds,
-            skipped: self.task.skipped().to_vec(),
+            skipped: self.task.skipped.to_vec(),
             values: outcome.values,
             queries: outcome.queries,
             categories: outcome.categories,

@@ -8,6 +8,7 @@ use super::{
     BuildCommand, EncoderArgs, InputArgs, ReadArgs, SearchRanker, TokenArgs, at_least_one,
     encoder::describe_for_benchmarks, parse_value, search_ranker::describe_for_memory,
 };
+use turnwise_corpus::Role;
 use turnwise_eval::{
     recipe::Paper,
     tasks::{
@@ -15,13 +16,26 @@ use turnwise_eval::{
     },
 };
 use turnwise_index::dense::Builder;
-use turnwise_search::HitKind;
+use turnwise_search::{HitKind, Mode};
 
 /// Subcommands of `turnwise bench`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum BenchCommand {
     #[command(flatten)]
     Task(TaskCommand),
+    /// Measure suggested replies: how similar they are to the true ones
+    ///
+    /// Asks for replies to each context of the samples, as `turnwise respond` does, first without a selector, then with each
+    /// --selector. Compares the suggestions with the right response of the sample: `same words` is the share of suggestions
+    /// with the same words (ignoring case and punctuation), `word F1` the F1 score of the words, and `cosine` the cosine of
+    /// the vectors by the encoder of the index. The measures are those of the first suggestion (@1) and of the best of the
+    /// first k (@5). The random baseline draws replies from the index at random.
+    ///
+    /// A dialogue is never answered by itself: if the index contains the dialogue of a sample, its turns are not suggested.
+    /// Do not use dialogues with which a selector was trained.
+    ///
+    /// Example: turnwise bench respond samples.jsonl -i chats --role agent --selector runs/replies
+    Respond(RespondBenchArgs),
     /// Measure approximate nearest-neighbor search: recall and speed
     ///
     /// Builds a vector graph (HNSW) with each setting. Reports recall, queries per second, latency, build time and
@@ -225,6 +239,38 @@ pub(crate) struct BenchArgs {
     pub(crate) profile: Profile,
     #[command(flatten)]
     pub(crate) run: RunArgs,
+}
+
+/// Arguments of `turnwise bench respond`.
+#[derive(Debug, Args)]
+pub(crate) struct RespondBenchArgs {
+    #[command(flatten)]
+    pub(crate) samples: ResponseSelection,
+    /// Selector to evaluate; repeatable
+    ///
+    /// The folder of a run of `turnwise train selector`, or a cross-encoder.
+    #[arg(long = "selector", value_name = "MODEL")]
+    pub(crate) selectors: Vec<String>,
+    /// Number of suggestions
+    #[arg(short, value_name = "N", default_value_t = 5, value_parser = at_least_one)]
+    pub(crate) k: usize,
+    /// Only answers by speakers with this role, such as agent
+    #[arg(long, value_name = "ROLE")]
+    pub(crate) role: Option<Role>,
+    /// Search mode [default: hybrid if the index has vectors, otherwise bm25]
+    #[arg(long, value_enum, value_name = "MODE")]
+    pub(crate) mode: Option<Mode>,
+    /// Weight of a context turn, relative to the turn after it
+    #[arg(long, value_name = "0..1", default_value_t = 0.5)]
+    pub(crate) decay: f32,
+    /// Also write the suggestions to FILE, as JSON lines
+    ///
+    /// A line has the keys id, ranker, context (list of texts), reply (the true one) and suggestions (list of texts).
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) output: Option<PathBuf>,
+    /// Folder for the results
+    #[arg(long, value_name = "FOLDER", default_value = "benchmark-results")]
+    pub(crate) results: PathBuf,
 }
 
 #[derive(Debug, Args)]

@@ -90,8 +90,8 @@ impl fmt::Display for SearchRanker {
             rerank_top,
             rerank_weight,
         } = &self.ranking;
-        option(f, "mode", self.mode.as_ref().map(name))?;
-        option(f, "fusion", fusion.as_ref().map(name))?;
+        option(f, "mode", self.mode.as_ref().map(value_name))?;
+        option(f, "fusion", fusion.as_ref().map(value_name))?;
         option(f, "rrf-k", *rrf_k)?;
         option(f, "dense-weight", *dense_weight)?;
         option(f, "bm25-weight", *bm25_weight)?;
@@ -110,7 +110,8 @@ fn option(f: &mut fmt::Formatter<'_>, name: &str, value: Option<impl fmt::Displa
     value.map_or(Ok(()), |value| write!(f, " --{name} {value}"))
 }
 
-fn name(value: &impl ValueEnum) -> String {
+/// Returns the name of a value on the command line.
+pub(crate) fn value_name(value: &impl ValueEnum) -> String {
     value.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
 }
 

@@ -93,6 +93,11 @@ enum Value {
     Time(Time),
 }
 
+/// Returns a text as a quoted value of a filter.
+fn quoted(text: &str) -> String {
+    format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\""))
+}
+
 impl Filter {
     /// Returns whether a dialogue matches.
     pub fn matches(&self, dialogue: &Dialogue) -> bool {
@@ -121,7 +126,12 @@ impl Filter {
             return Err(Error::input("the name of the thread is empty")
                 .with_hint("give the value of the metadata field `thread` of its dialogues"));
         }
-        format!("thread=\"{}\"", thread.replace('\\', "\\\\").replace('"', "\\\"")).parse()
+        format!("thread={}", quoted(thread)).parse()
+    }
+
+    /// Returns the filter for all dialogues except one.
+    pub fn not_of_dialogue(id: &str) -> Result<Filter> {
+        format!("id!={}", quoted(id)).parse()
     }
 
     /// Returns the name of the first field of the filter that is not in `fields`. For any metadata field, the name is

@@ -112,6 +112,23 @@ impl Loaded {
     }
 }
 
+/// Name and description of a task, as they are stored with its results.
+#[derive(Debug, Clone, Copy)]
+pub struct Described<'a> {
+    /// Short name of the task that is used on the command line.
+    pub name: &'a str,
+    /// Description of the task.
+    pub about: &'a str,
+    /// Numbers of data items that were skipped, with the reasons.
+    pub skipped: &'a [Skipped],
+}
+
+impl<'a> From<&'a dyn Task> for Described<'a> {
+    fn from(task: &'a dyn Task) -> Self {
+        Described { name: task.name(), about: task.about(), skipped: task.skipped() }
+    }
+}
+
 /// Evaluation task. It evaluates rankers.
 pub trait Task: Sync {
     /// Returns the short name of the task that is used on the command line.

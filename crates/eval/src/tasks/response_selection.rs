@@ -15,6 +15,7 @@ use crate::{
     build::response::{ContextTurn, ResponseSet, Sample},
     data::{self, each_line},
     rank::{Items, Pool},
+    replies::Conversation,
     trec::Measure,
 };
 use turnwise_core::{
@@ -98,19 +99,42 @@ impl TaskSettings for ResponseSelection {
 
     fn load(&self, folder: &Path, _: &LoadOptions<'_>) -> Result<Loaded> {
         let file = folder.join(&self.data);
-        let task = response_selection(&file, self)?;
-        if *self == (ResponseSelection { data: self.data.clone(), ..ResponseSelection::default() }) {
-            return Loaded::from_files(task, vec![file]);
-        }
-        // The changed contexts are other data, so they have another hash.
-        let changes = (self.min_turns, self.min_words, &self.without_turns);
-        let hash = format!("{} {changes:?}", data::hash(&[&file])?);
-        let hash = blake3::hash(hash.as_bytes()).to_hex()[..32].to_owned();
+        let task = read(&file, self)?.task();
+        let task = task.ok_or_else(|| Error::Internal(format!("{} has no samples", file.display())))?;
+        let hash = self.hash(&file)?;
         Ok(Loaded::new(task, &[file], hash))
     }
 }
 
 impl ResponseSelection {
+    /// Reads the conversations with their right responses. Also returns a hash of the data, and the numbers of skipped
+    /// samples.
+    pub fn conversations(&self) -> Result<(Vec<Conversation>, String, Vec<Skipped>)> {
+        let samples = read(&self.data, self)?;
+        let hash = self.hash(&self.data)?;
+        let conversations = samples.lists.iter().zip(&samples.contexts).zip(&samples.ids);
+        let conversation = |((list, context), id): ((&Vec<(u32, i32)>, &Dialogue), &String)| {
+            let (right, _) = list.iter().find(|(_, grade)| *grade > 0)?;
+            Some(Conversation {
+                id: id.clone(),
+                context: context.turns.iter().map(|turn| turn.text.clone()).collect(),
+                reply: samples.responses[*right as usize].clone(),
+            })
+        };
+        Ok((conversations.filter_map(conversation).collect(), hash, samples.skipped))
+    }
+
+    /// Returns a hash of the file and of the options that change the contexts.
+    fn hash(&self, file: &Path) -> Result<String> {
+        let hash = data::hash(&[file])?;
+        if *self == (ResponseSelection { data: self.data.clone(), ..ResponseSelection::default() }) {
+            return Ok(hash);
+        }
+        let changes = (self.min_turns, self.min_words, &self.without_turns);
+        let hash = blake3::hash(format!("{hash} {changes:?}").as_bytes());
+        Ok(hash.to_hex()[..32].to_owned())
+    }
+
     /// Returns the context without the turns to remove. Returns `None` if the sample is not used.
     fn changed(&self, context: Vec<ContextTurn>) -> Option<Vec<ContextTurn>> {
         let words: usize = context.iter().map(|turn| turn.text.split_whitespace().count()).sum();
@@ -125,8 +149,8 @@ impl ResponseSelection {
 /// Candidate response, and whether it is a right response.
 type Response = (String, bool);
 
-/// Reads a response selection task from a file with JSON lines or tab-separated lines.
-fn response_selection(path: &Path, settings: &ResponseSelection) -> Result<RankingTask> {
+/// Reads the samples of a file with JSON lines or tab-separated lines. Returns an error if there are none.
+fn read<'s>(path: &Path, settings: &'s ResponseSelection) -> Result<Samples<'s>> {
     let mut samples = Samples { settings: Some(settings), ..Samples::default() };
     // Adjacent lines with the same context form one sample.
     let mut lines: Option<(Vec<String>, Vec<Response>)> = None;
@@ -168,12 +192,14 @@ fn response_selection(path: &Path, settings: &ResponseSelection) -> Result<Ranki
     if let Some((context, candidates)) = lines {
         samples.push_lines(context, candidates).map_err(error)?;
     }
-    let unused = samples.unused;
-    samples.task().ok_or_else(|| match unused {
-        0 => error("no sample has both a correct and a wrong response".to_owned()),
-        _ => error(format!("no sample is left: the contexts of {unused} samples are too short"))
-            .with_hint("lower --min-turns or --min-words, or remove fewer turns"),
-    })
+    match (samples.lists.is_empty(), samples.unused) {
+        (false, _) => Ok(samples),
+        (true, 0) => Err(error("no sample has both a correct and a wrong response".to_owned())),
+        (true, unused) => {
+            Err(error(format!("no sample is left: the contexts of {unused} samples are too short"))
+                .with_hint("lower --min-turns or --min-words, or remove fewer turns"))
+        }
+    }
 }
 
 impl ResponseSet {

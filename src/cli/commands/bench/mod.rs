@@ -5,6 +5,7 @@ mod build;
 mod compare;
 mod rankers;
 mod recipes;
+mod replies;
 mod report;
 mod searched;
 mod smoke;
@@ -41,6 +42,7 @@ pub(super) fn run(command: BenchCommand, context: &Context<'_>) -> Result<()> {
             let printed = table::Printed::all(&results, context.settings.seed);
             context.printer.results(&printed, |out| table::write(out, &printed, &how.run.results))
         }
+        BenchCommand::Respond(args) => replies::run(&args, context),
         BenchCommand::Ann(args) => ann::run(&args, context),
         BenchCommand::Throughput(args) => throughput::run(&args, context),
         BenchCommand::Smoke { folder } => smoke::run(&folder, context),
@@ -60,7 +62,9 @@ fn refuse_engine(command: &BenchCommand, context: &Context<'_>) -> Result<()> {
     let Some((address, Origin::Flag(_))) = context.settings.origins.get("engine") else { return Ok(()) };
     match command {
         BenchCommand::Throughput(_) => Ok(()),
+        // These report the error themselves: they need the files of a local index.
         BenchCommand::Ann(args) if args.vectors.is_none() => Ok(()),
+        BenchCommand::Respond(_) => Ok(()),
         _ => Err(Error::Unsupported {
             message: format!("this task ranks its own files in memory and does not use {address}"),
             hint: Some(
@@ -125,6 +129,7 @@ fn by_rankers(
     context: &Context<'_>,
 ) -> Result<Vec<Done>> {
     let progress = StepProgress::new(context.printer);
+    let options = task.identity();
     let mut results = Vec::new();
     let asked = RankerOptions {
         encoder: &how.encoder,
@@ -135,7 +140,7 @@ fn by_rankers(
     };
     rankers::each(rankers, &asked, context, &mut |ranker| {
         let (name, identity) = (ranker.name(), ranker.identity());
-        let of = Of { task, data, ranker: (&name, &identity), seed };
+        let of = Of { task: task.into(), options: &options, data, ranker: (&name, &identity), seed };
         let known = if how.rerun || how.export.is_some() { None } else { of.known(&how.results) };
         results.push(match known {
             // A result that does not depend on the seed is saved once. Here it gets the seed of this run.
@@ -145,17 +150,23 @@ fn by_rankers(
                     .detail(format!("{name}: already done, result in {}", of.path(&how.results).display()));
                 Done { seed, ..done }
             }
-            None => rank(ranker, of, how, &progress)?,
+            None => rank(task, ranker, of, how, &progress)?,
         });
         Ok(())
     })?;
     Ok(results)
 }
 
-fn rank(ranker: &dyn Ranker, of: Of<'_>, how: &RunArgs, progress: &StepProgress<'_, Step>) -> Result<Done> {
+fn rank(
+    task: &dyn Task,
+    ranker: &dyn Ranker,
+    of: Of<'_>,
+    how: &RunArgs,
+    progress: &StepProgress<'_, Step>,
+) -> Result<Done> {
     let started = Instant::now();
-    let scorer = ranker.prepare(of.task.pool(), progress)?;
-    let outcome = of.task.run(scorer.as_ref(), how.export.is_some(), progress)?;
+    let scorer = ranker.prepare(task.pool(), progress)?;
+    let outcome = task.run(scorer.as_ref(), how.export.is_some(), progress)?;
     let seconds = started.elapsed().as_secs_f64();
     let path = of.path(&how.results);
     if let Some(folder) = &how.export {

@@ -167,7 +167,7 @@ impl Ranker for Searched<'_> {
 }
 
 /// Returns the size and the modification time of the program, as text that identifies its build.
-fn program() -> String {
+pub(super) fn program() -> String {
     let metadata = std::env::current_exe().and_then(std::fs::metadata);
     let changed = |m: &std::fs::Metadata| m.modified().ok()?.duration_since(UNIX_EPOCH).ok();
     metadata.map_or_else(|_| String::new(), |m| format!("{}-{:?}", m.len(), changed(&m).unwrap_or_default()))

@@ -84,7 +84,8 @@ fn the_values_are_those_computed_by_hand() {
     let last = outcome.rankings[0].documents.last().unwrap();
     assert_eq!((last.0.as_str(), last.2), ("a-D2#2", Some(1)));
     let data = &loaded.data;
-    let of = Of { task: loaded.task.as_ref(), data, ranker: ("x", "x"), seed: 1 };
+    let options = loaded.task.identity();
+    let of = Of { task: loaded.task.as_ref().into(), options: &options, data, ranker: ("x", "x"), seed: 1 };
     let groups = Group::all(&of.done(outcome, 0.0), 1);
     let shown: Vec<_> =
         groups.iter().map(|g| (g.category.as_deref(), g.queries, g.values[0].value)).collect();

@@ -1,0 +1,216 @@
+//! `turnwise bench respond`: compares suggested replies with the true ones.
+
+use std::{collections::BTreeSet, sync::Arc, time::Instant};
+
+use super::{searched::program, table};
+use crate::cli::{
+    args::{RespondBenchArgs, value_name},
+    commands::search::encoder_of,
+    encoders,
+    prelude::*,
+};
+use turnwise_core::random::Random;
+use turnwise_corpus::{Turn, filter::Filter, output::Output};
+use turnwise_encoder::DeviceChoice;
+use turnwise_eval::{
+    replies::{self, Conversation, Judge},
+    result::{Data, Done, Of},
+    tasks::{Described, Outcome, Skipped, Value},
+};
+use turnwise_search::{RespondRequest, Searcher};
+use turnwise_store::Snapshot;
+
+/// Maximum number of replies from which the random baseline is drawn, each from a different dialogue.
+const RANDOM_REPLIES: usize = 1_000;
+
+pub(super) fn run(args: &RespondBenchArgs, context: &Context<'_>) -> Result<()> {
+    let names: Vec<(String, PathBuf)> =
+        args.selectors.iter().map(|name| encoders::find_selector(context, name)).collect::<Result<_>>()?;
+    let mut bench = Bench::open(args, context)?;
+    let mut output = args.output.as_deref().map(Output::create).transpose()?;
+    let mut results = vec![bench.measure("search".to_owned(), String::new(), output.as_mut())?];
+    for ((name, _), given) in names.iter().zip(&args.selectors) {
+        let selector = encoders::selector(context, given, DeviceChoice::default(), None)?;
+        let identity = selector.fingerprint().to_string();
+        bench.searcher = bench.searcher.with_selector(Arc::new(selector));
+        results.push(bench.measure(format!("selector {name}"), identity, output.as_mut())?);
+    }
+    bench.set_baseline(&mut results)?;
+    for (done, path) in &results {
+        done.write(path)?;
+    }
+    output.map(Output::finish).transpose()?;
+    let results: Vec<Done> = results.into_iter().map(|(done, _)| done).collect();
+    let printed = table::Printed::all(&results, context.settings.seed);
+    context.printer.results(&printed, |out| table::write(out, &printed, &args.results))
+}
+
+/// Conversations, and the index that suggests replies.
+struct Bench<'a> {
+    args: &'a RespondBenchArgs,
+    context: &'a Context<'a>,
+    searcher: Searcher,
+    encoder: Option<Arc<dyn turnwise_encoder::Encoder>>,
+    conversations: Vec<Conversation>,
+    data: Data,
+    skipped: Vec<Skipped>,
+}
+
+/// Line of the file of suggestions.
+#[derive(Serialize)]
+struct Line<'a> {
+    id: &'a str,
+    ranker: &'a str,
+    context: &'a [String],
+    reply: &'a str,
+    suggestions: &'a [String],
+}
+
+impl<'a> Bench<'a> {
+    fn open(args: &'a RespondBenchArgs, context: &'a Context<'a>) -> Result<Self> {
+        let (mut conversations, hash, mut skipped) = args.samples.conversations()?;
+        conversations.retain(|conversation| {
+            let has_text = conversation.context.iter().any(|turn| !turn.trim().is_empty());
+            if !has_text {
+                Skipped::count(&mut skipped, "samples whose context has no text", &conversation.id);
+            }
+            has_text
+        });
+        if conversations.is_empty() {
+            return Err(Error::data(format!("{}: no context has text", args.samples.data.display())));
+        }
+        let mut searcher = context.searcher()?;
+        let snapshot = searcher.embedded("`bench respond`")?.snapshot();
+        // The values depend on the index, too.
+        let state = format!("{hash} {} {:?}", snapshot.log_id(), snapshot.end());
+        let data = Data {
+            paths: vec![
+                args.samples.data.display().to_string(),
+                format!("index {}", snapshot.root().display()),
+            ],
+            hash: blake3::hash(state.as_bytes()).to_hex()[..32].to_owned(),
+            size: format!("{}, {} each", counted(conversations.len() as u64, "context"), suggestions(args.k)),
+        };
+        let mut encoder = None;
+        if let Some(recipe) = searcher.engine().recipe().cloned() {
+            let opened = encoder_of(&recipe, &searcher.engine().place(), context)?;
+            encoder = Some(Arc::clone(&opened));
+            searcher = searcher.with_encoder(opened)?;
+        }
+        Ok(Bench { args, context, searcher, encoder, conversations, data, skipped })
+    }
+
+    /// Asks for replies to all contexts, and compares them with the true replies. Returns the result and the path for it.
+    fn measure(
+        &self,
+        ranker: String,
+        identity: String,
+        mut output: Option<&mut Output>,
+    ) -> Result<(Done, PathBuf)> {
+        let RespondBenchArgs { k, mode, decay, role, .. } = self.args;
+        let mode_suffix = mode.map_or_else(String::new, |mode| format!(" --mode {}", value_name(&mode)));
+        let ranker = ranker + &mode_suffix;
+        let started = Instant::now();
+        let suggested = self.suggest(&ranker)?;
+        if let Some(output) = &mut output {
+            for (conversation, suggestions) in self.conversations.iter().zip(&suggested) {
+                let Conversation { id, context, reply } = conversation;
+                let line = Line { id, ranker: &ranker, context, reply, suggestions };
+                output.with(|out| {
+                    serde_json::to_writer(&mut *out, &line)?;
+                    writeln!(out)
+                })?;
+            }
+        }
+        let values = self.judge()?.values(&suggested)?;
+        let queries = self.conversations.iter().map(|conversation| conversation.id.clone()).collect();
+        let outcome = Outcome { values, queries, ..Outcome::default() };
+        let options = format!("respond/{k}/{role:?}/{decay}");
+        // The search itself is measured, so the result depends on the build of turnwise.
+        let identity = format!("respond/{identity}{mode_suffix}/{}", program());
+        let of = Of {
+            task: Described { skipped: &self.skipped, ..replies::TASK },
+            options: &options,
+            data: &self.data,
+            ranker: (&ranker, &identity),
+            seed: self.context.settings.seed,
+        };
+        Ok((of.done(outcome, started.elapsed().as_secs_f64()), of.path(&self.args.results)))
+    }
+
+    /// Returns the suggestions for each conversation.
+    fn suggest(&self, ranker: &str) -> Result<Vec<Vec<String>>> {
+        let printer = self.context.printer;
+        let total = self.conversations.len() as u64;
+        let mut progress = ProgressBar::new(printer, "asking for replies", "contexts", Some(total));
+        let (mut all, mut warnings) = (Vec::with_capacity(self.conversations.len()), BTreeSet::new());
+        for conversation in &self.conversations {
+            signals::check()?;
+            let request = RespondRequest {
+                context: conversation.context.clone(),
+                decay: self.args.decay,
+                k: self.args.k,
+                mode: self.args.mode,
+                filter: conversation.dialogue().map(Filter::not_of_dialogue).transpose()?,
+                role: self.args.role.clone(),
+                ..RespondRequest::default()
+            };
+            let found = self.searcher.respond(&request)?;
+            all.push(found.replies.into_iter().map(|reply| reply.text).collect());
+            warnings.extend(found.warnings);
+            progress.set(all.len() as u64, all.len() as u64);
+        }
+        drop(progress);
+        warnings.iter().for_each(|warning| printer.warn(format!("{ranker}: {warning}")));
+        Ok(all)
+    }
+
+    fn judge(&self) -> Result<Judge<'_>> {
+        Judge::new(&self.conversations, self.encoder.as_deref(), self.args.k)
+    }
+
+    /// Sets the random baseline of all results.
+    fn set_baseline(&self, results: &mut [(Done, PathBuf)]) -> Result<()> {
+        let seed = self.context.settings.seed;
+        let snapshot = self.searcher.embedded("`bench respond`")?.snapshot();
+        let replies = random_replies(snapshot, self.args, seed)?;
+        let mut floors: Vec<Value> = results.first().map_or_else(Vec::new, |(done, _)| done.values.clone());
+        self.judge()?.set_baseline(&mut floors, &replies, seed)?;
+        for value in results.iter_mut().flat_map(|(done, _)| &mut done.values) {
+            value.floor = floors.iter().find(|floor| floor.measure == value.measure).and_then(|f| f.floor);
+        }
+        Ok(())
+    }
+}
+
+fn suggestions(count: usize) -> String {
+    counted(count as u64, "suggestion")
+}
+
+/// Returns random replies of an index: at most one of a dialogue. A reply is a turn after a turn of another speaker.
+fn random_replies(snapshot: &Snapshot, args: &RespondBenchArgs, seed: u64) -> Result<Vec<String>> {
+    let mut random = Random::new(seed, 0);
+    let mut keys: Vec<_> = snapshot.live().map(|(_, key)| key).collect();
+    random.shuffle(&mut keys);
+    let mut replies = Vec::new();
+    for key in keys {
+        signals::check()?;
+        let Some((_, dialogue)) = snapshot.record(key)? else { continue };
+        let is_reply = |pair: &&[Turn]| match pair {
+            [before, turn] => {
+                let has_role = args.role.is_none() || turn.role == args.role;
+                before.who() != turn.who() && has_role && !turn.text.trim().is_empty()
+            }
+            _ => false,
+        };
+        let of_dialogue: Vec<&[Turn]> = dialogue.turns.windows(2).filter(is_reply).collect();
+        if of_dialogue.is_empty() {
+            continue;
+        }
+        replies.extend(of_dialogue[random.below(of_dialogue.len())].last().map(|turn| turn.text.clone()));
+        if replies.len() == RANDOM_REPLIES {
+            break;
+        }
+    }
+    Ok(replies)
+}
