@@ -56,7 +56,10 @@ fn suggestions_are_compared_with_the_true_replies() {
     // Without vectors, there are no cosines.
     let printed = t.ok("bench respond samples.jsonl -i chats -k 1");
     assert!(printed.contains("random baseline") && !printed.contains("cosine"), "{printed}");
-    assert!(printed.contains("samples.jsonl, index chats: 3 contexts, 1 suggestion each"), "{printed}");
+    assert!(
+        printed.contains("samples.jsonl, index indexes/chats: 3 contexts, 1 suggestion each"),
+        "{printed}"
+    );
     // All replies of this role are questions, which answer nothing.
     let users = t.json("bench respond samples.jsonl -i chats --role user");
     assert_eq!(value(&users, 0, "word F1@5"), 0.0);
@@ -105,7 +108,7 @@ fn selectors_are_compared_with_the_search() {
     let compared = t.json(&format!("bench compare {} {}", files[0], files[1]));
     assert_eq!(compared["differences"].as_array().unwrap().len(), 6);
     let report = t.ok("bench report -o report.md") + &t.read("report.md");
-    assert!(report.contains("suggested replies") && report.contains("cosine@5"), "{report}");
+    assert!(report.contains("## respond: samples.jsonl") && report.contains("cosine@5"), "{report}");
     // The lexical search needs no vectors, but the comparison uses them.
     let lexical = t.json("bench respond samples.jsonl -i chats --mode bm25 -k 1");
     assert_eq!(lexical[0]["ranker"], "search --mode bm25");
@@ -140,7 +143,7 @@ fn wrong_arguments_are_reported() {
         ("samples.jsonl -i chats --decay 2", 2, vec!["the context decay must be a number from 0 to 1"]),
         ("samples.jsonl -i chats -k 0", 2, vec!["0"]),
         ("samples.jsonl -i chats -k 5000", 2, vec!["k must be from 1 to 1000"]),
-        ("samples.jsonl -i chats -o no/such/folder/said.jsonl", 2, vec!["no/such/folder"]),
+        ("samples.jsonl -i chats -o .", 6, vec!["cannot create ."]),
     ] {
         t.run(&format!("bench respond {line}")).says(code, &texts);
     }

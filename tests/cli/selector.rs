@@ -274,6 +274,10 @@ fn a_selector_chooses_replies_and_reranks() {
         "{scores:?}"
     );
     assert!(replies[0]["said"]["answered"]["text"].is_string());
+    // The scores are shares of all answers that were found.
+    let all = t.json("respond -i chats --context chat.txt --selector ./replies -k 50");
+    let sum: f64 = all["replies"].as_array().unwrap().iter().map(|r| r["score"].as_f64().unwrap()).sum();
+    assert!((sum - 1.0).abs() < 1e-4, "{sum}");
     let agents = t.json("respond -i chats --context chat.txt --selector ./replies --role agent");
     assert!(agents["replies"].as_array().unwrap().iter().all(|r| r["said"]["turn"]["role"] == "agent"));
     // Candidates need no index with vectors, and the numbers are lines without the blank ones.

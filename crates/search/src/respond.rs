@@ -74,9 +74,10 @@ pub struct Replies {
 pub struct Reply {
     /// Text of the reply.
     pub text: String,
-    /// Score of the reply. With a selector, it is the score of the selector, usually from 0 to 1. Otherwise, it is the
-    /// cosine with the context for a candidate, and the search score of the turn that the reply answers for a reply from
-    /// the index.
+    /// Score of the reply. With a selector, a candidate has the score of the selector, usually from 0 to 1, and a reply
+    /// from the index its share among the answers that were found: the shares of all answers sum to 1. Without a
+    /// selector, it is the cosine with the context for a candidate, and the search score of the turn that the reply answers
+    /// for a reply from the index.
     pub score: f32,
     /// Index of the candidate in the request, starting at 0. Absent for a reply from the index.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -166,35 +167,80 @@ const SHOWN_CHARACTERS: usize = 40;
 /// Ranks the given candidates by a selector. Also returns warnings about texts that are too long.
 fn select_candidates(selector: &Selector, request: &RespondRequest) -> Result<(Vec<Reply>, Vec<String>)> {
     let candidates = request.candidates.iter().flatten().enumerate();
-    let candidate = |(n, text): (usize, &String)| Found {
-        reply: Reply { text: text.clone(), score: 0.0, candidate: Some(n), said: None },
-        count: 1,
+    let candidate = |(n, text): (usize, &String)| Reply {
+        text: text.clone(),
+        score: 0.0,
+        candidate: Some(n),
+        said: None,
     };
-    selected(selector, request, candidates.map(candidate).collect())
+    let candidates: Vec<Reply> = candidates.map(candidate).collect();
+    let (outputs, warnings) = outputs(selector, request, &candidates)?;
+    let mut replies = best(request, outputs.into_iter().zip(candidates).collect());
+    replies.iter_mut().for_each(|reply| reply.score = selector.activation().apply(reply.score));
+    Ok((replies, warnings))
 }
 
-/// A reply that was found.
+/// A reply that was found in the index.
 struct Found {
     reply: Reply,
-    /// Number of answers with the same words.
-    count: usize,
+    /// Sum of the weights of the answers with the same words. The weight of an answer is at most 1; it is smaller if the
+    /// turn that it answers is less similar to the last turn of the context.
+    weight: f32,
 }
 
-/// Scores replies by a selector, and returns the best. Also returns warnings about texts that are too long.
+/// Decrease of the weight of an answer with the search score of the turn that it answers: the weight is *e* to the power of
+/// this number times (score / best score − 1). See "Suggested replies" in benchmarks/README.md.
+const SCORE_DECAY: f32 = 15.0;
+/// Weight of the selector's output, compared with the logarithm of a reply's weight. It is less than 1, because a selector
+/// is trained with random wrong replies, so its outputs differ too much among answers to similar turns.
+const SELECTOR_WEIGHT: f32 = 0.5;
+
+/// Scores replies from the index, and returns the best. Also returns warnings about texts that are too long.
 ///
-/// A selector learns how much more probable a reply is after this context than after others. A frequent reply, such as
-/// "You're welcome.", is probable after many contexts, so its score is too low. The number of answers with the same words
-/// corrects this.
-fn selected(
+/// A selector learns how much more probable a reply is after this context than after others. This must be combined with how
+/// probable the reply is at all: a frequent reply, such as "You're welcome.", is probable after many contexts. The answers
+/// to similar turns estimate this probability.
+fn select_found(
     selector: &Selector,
     request: &RespondRequest,
     found: Vec<Found>,
 ) -> Result<(Vec<Reply>, Vec<String>)> {
-    if found.is_empty() {
+    let (replies, weights): (Vec<Reply>, Vec<f32>) =
+        found.into_iter().map(|found| (found.reply, found.weight)).unzip();
+    let (outputs, warnings) = outputs(selector, request, &replies)?;
+    let combined =
+        outputs.iter().zip(&weights).map(|(output, weight)| SELECTOR_WEIGHT * output + weight.ln());
+    let scores = softmax(&combined.collect::<Vec<f32>>());
+    Ok((best(request, scores.into_iter().zip(replies).collect()), warnings))
+}
+
+fn softmax(values: &[f32]) -> Vec<f32> {
+    let greatest = values.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+    let powers: Vec<f32> = values.iter().map(|value| (value - greatest).exp()).collect();
+    let sum: f32 = powers.iter().sum();
+    powers.iter().map(|power| power / sum).collect()
+}
+
+/// Returns the best `k` replies, with their scores.
+fn best(request: &RespondRequest, mut scored: Vec<(f32, Reply)>) -> Vec<Reply> {
+    // A stable sort keeps the order of equal scores. An empty reply is never the best one.
+    let is_blank = |reply: &Reply| reply.text.trim().is_empty();
+    scored.sort_by(|a, b| is_blank(&a.1).cmp(&is_blank(&b.1)).then(b.0.total_cmp(&a.0)));
+    scored.truncate(request.k);
+    scored.into_iter().map(|(score, reply)| Reply { score, ..reply }).collect()
+}
+
+/// Returns the outputs of a selector for replies. Also returns warnings about texts that are too long.
+fn outputs(
+    selector: &Selector,
+    request: &RespondRequest,
+    replies: &[Reply],
+) -> Result<(Vec<f32>, Vec<String>)> {
+    if replies.is_empty() {
         return Ok((Vec::new(), Vec::new()));
     }
     let context: Vec<&str> = request.context.iter().map(String::as_str).collect();
-    let texts: Vec<&str> = found.iter().map(|found| found.reply.text.as_str()).collect();
+    let texts: Vec<&str> = replies.iter().map(|reply| reply.text.as_str()).collect();
     let selected = selector.select(&context, &texts)?;
     let cut: Vec<&str> = selected.cut_responses.iter().map(|n| texts[*n]).collect();
     let warnings = cut.first().map(|first| {
@@ -205,15 +251,7 @@ fn selected(
             first.trim().chars().take(SHOWN_CHARACTERS).collect::<String>()
         )
     });
-    let warnings = Vec::from_iter(warnings);
-    let corrected = |(output, Found { reply, count }): (&f32, Found)| (output + (count as f32).ln(), reply);
-    let mut scored: Vec<(f32, Reply)> = selected.outputs.iter().zip(found).map(corrected).collect();
-    // A stable sort keeps the order of equal scores. An empty reply is never the best one.
-    let is_blank = |reply: &Reply| reply.text.trim().is_empty();
-    scored.sort_by(|a, b| is_blank(&a.1).cmp(&is_blank(&b.1)).then(b.0.total_cmp(&a.0)));
-    scored.truncate(request.k);
-    let score = |(output, reply): (f32, Reply)| Reply { score: selector.activation().apply(output), ..reply };
-    Ok((scored.into_iter().map(score).collect(), warnings))
+    Ok((selected.outputs, Vec::from_iter(warnings)))
 }
 
 /// Returns the answers to the turns that were found. Of the answers with the same words, the first one is returned. Also
@@ -223,6 +261,12 @@ fn answers(request: &RespondRequest, hits: Vec<Hit>) -> (Vec<Found>, BTreeSet<Ro
     let said: HashSet<String> = request.context.iter().map(|turn| words_key(turn)).collect();
     let (mut replies, mut roles): (Vec<Found>, _) = (Vec::new(), BTreeSet::new());
     let mut places: HashMap<String, usize> = HashMap::new();
+    // The hits are in the order of their scores.
+    let greatest = hits.first().map_or(0.0, |hit| hit.score);
+    let weight = |score: f32| match greatest > 0.0 {
+        true => (SCORE_DECAY * (score / greatest - 1.0)).exp(),
+        false => 1.0,
+    };
     for hit in hits {
         if request.role.is_some() {
             roles.extend(hit.after.iter().filter_map(|turn| turn.role.clone()));
@@ -237,13 +281,13 @@ fn answers(request: &RespondRequest, hits: Vec<Hit>) -> (Vec<Found>, BTreeSet<Ro
             continue;
         }
         if let Some(place) = places.get(&key) {
-            replies[*place].count += 1;
+            replies[*place].weight += weight(hit.score);
             continue;
         }
         places.insert(key, replies.len());
         let source = ReplySource { dialogue: hit.dialogue, turn: turn.clone(), answered: hit.turn };
         let reply = Reply { text: turn.text.clone(), score: hit.score, candidate: None, said: Some(source) };
-        replies.push(Found { reply, count: 1 });
+        replies.push(Found { reply, weight: weight(hit.score) });
     }
     (replies, roles)
 }
@@ -338,7 +382,7 @@ impl Searcher {
         if !selects {
             return Ok((replies.into_iter().map(|found| found.reply).collect(), warnings));
         }
-        let (replies, more) = selected(self.selector()?, request, replies)?;
+        let (replies, more) = select_found(self.selector()?, request, replies)?;
         Ok((replies, [warnings, more].concat()))
     }
 

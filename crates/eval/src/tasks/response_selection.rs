@@ -112,16 +112,16 @@ impl ResponseSelection {
     pub fn conversations(&self) -> Result<(Vec<Conversation>, String, Vec<Skipped>)> {
         let samples = read(&self.data, self)?;
         let hash = self.hash(&self.data)?;
-        let conversations = samples.lists.iter().zip(&samples.contexts).zip(&samples.ids);
-        let conversation = |((list, context), id): ((&Vec<(u32, i32)>, &Dialogue), &String)| {
-            let (right, _) = list.iter().find(|(_, grade)| *grade > 0)?;
+        let conversation = |n: usize| {
+            let (right, _) = samples.lists[n].iter().find(|(_, grade)| *grade > 0)?;
             Some(Conversation {
-                id: id.clone(),
-                context: context.turns.iter().map(|turn| turn.text.clone()).collect(),
+                id: samples.ids[n].clone(),
+                context: samples.contexts[n].turns.iter().map(|turn| turn.text.clone()).collect(),
                 reply: samples.responses[*right as usize].clone(),
             })
         };
-        Ok((conversations.filter_map(conversation).collect(), hash, samples.skipped))
+        let conversations = (0..samples.ids.len()).filter_map(conversation).collect();
+        Ok((conversations, hash, samples.skipped))
     }
 
     /// Returns a hash of the file and of the options that change the contexts.
