@@ -26,7 +26,7 @@ pub struct Done {
     pub task: String,
     /// Description of the task, with the name of the paper.
     pub about: String,
-    /// Text that contains all options of the task that affect the values, from [`Task::identity`].
+    /// Text that contains all options of the task that affect the values, from [`Task::identity`](super::tasks::Task::identity).
     pub options: String,
     /// Data of the task.
     pub data: Data,
