@@ -2,14 +2,14 @@
 
 use std::collections::HashMap;
 
-use super::tasks::{Described, Value};
+use super::tasks::{TaskDescription, Value};
 use turnwise_core::{error::Result, random::Random, vectors::cosine};
 use turnwise_encoder::{Encoder, TextOptions};
 use turnwise_text::{analyze, words_key};
 
 /// Description of the task for its results.
-pub const TASK: Described<'static> =
-    Described { name: "respond", about: "suggested replies compared with the true ones", skipped: &[] };
+pub const TASK: TaskDescription<'static> =
+    TaskDescription { name: "respond", about: "suggested replies compared with the true ones", skipped: &[] };
 
 /// Number of times that random replies are drawn for each conversation, to compute the random baseline.
 const DRAWS: u64 = 10;

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use super::{
     significance::mean_and_deviation,
-    tasks::{Described, Map, Outcome, Skipped, Value},
+    tasks::{Map, Outcome, Skipped, TaskDescription, Value},
 };
 use turnwise_core::{
     error::{Error, IoContext, Result},
@@ -74,7 +74,7 @@ pub struct Data {
 #[derive(Clone, Copy)]
 pub struct Of<'a> {
     /// Name and description of the task.
-    pub task: Described<'a>,
+    pub task: TaskDescription<'a>,
     /// Text that contains all options of the task that affect the values.
     pub options: &'a str,
     /// Data of the task.

@@ -114,7 +114,7 @@ impl Loaded {
 
 /// Name and description of a task, as they are stored with its results.
 #[derive(Debug, Clone, Copy)]
-pub struct Described<'a> {
+pub struct TaskDescription<'a> {
     /// Short name of the task that is used on the command line.
     pub name: &'a str,
     /// Description of the task.
@@ -123,9 +123,9 @@ pub struct Described<'a> {
     pub skipped: &'a [Skipped],
 }
 
-impl<'a> From<&'a dyn Task> for Described<'a> {
+impl<'a> From<&'a dyn Task> for TaskDescription<'a> {
     fn from(task: &'a dyn Task) -> Self {
-        Described { name: task.name(), about: task.about(), skipped: task.skipped() }
+        TaskDescription { name: task.name(), about: task.about(), skipped: task.skipped() }
     }
 }
 

@@ -15,7 +15,7 @@ use turnwise_encoder::DeviceChoice;
 use turnwise_eval::{
     replies::{self, Conversation, Judge},
     result::{Data, Done, Of},
-    tasks::{Described, Outcome, Skipped, Value},
+    tasks::{Outcome, Skipped, TaskDescription, Value},
 };
 use turnwise_search::{RespondRequest, Searcher};
 use turnwise_store::Snapshot;
@@ -129,7 +129,7 @@ impl<'a> Bench<'a> {
         // The search itself is measured, so the result depends on the build of turnwise.
         let identity = format!("respond/{identity}{mode_suffix}/{}", program());
         let of = Of {
-            task: Described { skipped: &self.skipped, ..replies::TASK },
+            task: TaskDescription { skipped: &self.skipped, ..replies::TASK },
             options: &options,
             data: &self.data,
             ranker: (&ranker, &identity),
