@@ -322,6 +322,26 @@ fn a_selector_chooses_replies_and_reranks() {
     assert_eq!(lines(&batch)[0]["hits"], found_of(&t, "refund")["hits"]);
 }
 
+#[test]
+fn an_answer_that_several_turns_got_is_the_better_one() {
+    let t = Turnwise::new();
+    let answers = ["No idea", "It is on its way.", "it is on its way!"];
+    let chats = answers.iter().enumerate().map(|(n, answer)| {
+        let turns =
+            json!([{"role": "user", "text": "where is my parcel"}, {"role": "agent", "text": answer}]);
+        json!({"id": format!("d{n}"), "turns": turns}).to_string() + "\n"
+    });
+    t.write("chats.jsonl", chats.collect::<String>());
+    t.ok("ingest -i chats chats.jsonl --no-encode");
+    let found = t.json("respond -i chats parcel");
+    let replies = found["replies"].as_array().unwrap();
+    let texts: Vec<&str> = replies.iter().map(|reply| reply["text"].as_str().unwrap()).collect();
+    assert_eq!(texts, ["It is on its way.", "No idea"]);
+    for (reply, share) in replies.iter().zip([2.0 / 3.0, 1.0 / 3.0]) {
+        assert!((reply["score"].as_f64().unwrap() - share).abs() < 1e-6, "{found}");
+    }
+}
+
 fn found_of(t: &Turnwise, query: &str) -> Value {
     t.json(&format!("search -i chats {query} --rerank selector:./replies"))
 }

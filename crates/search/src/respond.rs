@@ -32,8 +32,8 @@ pub struct RespondRequest {
     /// Filter for the turns in the index. Only answers to turns that match it are used.
     pub filter: Option<Filter>,
     /// Whether a selector chooses the replies. It reads the whole conversation together with each reply. By default, the
-    /// selector is used if there is one. Without a selector, the replies have the order of the search, and candidates
-    /// that of their cosines.
+    /// selector is used if there is one. Without a selector, replies from the index are ordered by the search scores of all
+    /// turns that got them, and candidates by their cosines with the context.
     pub select: Option<bool>,
     /// Role of the speaker of the answers. Answers by speakers with other roles are not used.
     pub role: Option<Role>,
@@ -74,10 +74,9 @@ pub struct Replies {
 pub struct Reply {
     /// Text of the reply.
     pub text: String,
-    /// Score of the reply. With a selector, a candidate has the score of the selector, usually from 0 to 1, and a reply
-    /// from the index its share among the answers that were found: the shares of all answers sum to 1. Without a
-    /// selector, it is the cosine with the context for a candidate, and the search score of the turn that the reply answers
-    /// for a reply from the index.
+    /// Score of the reply. For a reply from the index, it is the share of the reply among the answers that were found: the
+    /// shares of all answers sum to 1. For a candidate, it is the score of the selector, usually from 0 to 1, or the
+    /// cosine with the context if there is no selector.
     pub score: f32,
     /// Index of the candidate in the request, starting at 0. Absent for a reply from the index.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -98,15 +97,15 @@ pub struct ReplySource {
     pub answered: Turn,
 }
 
-/// Number of hits to fetch for each requested reply. One hit is not enough, because some hits have no answer and some
-/// answers have the same words.
-const HITS_PER_REPLY: usize = 6;
+/// Number of hits to fetch for each reply. One hit is not enough, because some hits have no answer and some answers have
+/// the same words.
+const HITS_PER_REPLY: usize = 2;
 /// If there are too few replies, the search is repeated with this factor more hits, up to [`MAX_HITS`].
 const MORE_HITS: usize = 4;
 /// Maximum number of hits to fetch.
 const MAX_HITS: usize = 5_000;
-/// Minimum number of replies among which a selector chooses.
-const SELECTED_FROM: usize = 50;
+/// Minimum number of replies from which the best are chosen.
+const CHOSEN_FROM: usize = 50;
 /// Number of turns after a hit that can contain its answer.
 const ANSWER_WINDOW: usize = 3;
 /// Maximum number of replies, and also the maximum number of candidates.
@@ -195,19 +194,23 @@ const SCORE_DECAY: f32 = 15.0;
 /// is trained with random wrong replies, so its outputs differ too much among answers to similar turns.
 const SELECTOR_WEIGHT: f32 = 0.5;
 
-/// Scores replies from the index, and returns the best. Also returns warnings about texts that are too long.
+/// Scores replies from the index by their weights and the selector, and returns the best. Also returns warnings about texts
+/// that are too long.
 ///
 /// A selector learns how much more probable a reply is after this context than after others. This must be combined with how
 /// probable the reply is at all: a frequent reply, such as "You're welcome.", is probable after many contexts. The answers
 /// to similar turns estimate this probability.
-fn select_found(
-    selector: &Selector,
+fn choose(
+    selector: Option<&Selector>,
     request: &RespondRequest,
     found: Vec<Found>,
 ) -> Result<(Vec<Reply>, Vec<String>)> {
     let (replies, weights): (Vec<Reply>, Vec<f32>) =
         found.into_iter().map(|found| (found.reply, found.weight)).unzip();
-    let (outputs, warnings) = outputs(selector, request, &replies)?;
+    let (outputs, warnings) = match selector {
+        Some(selector) => outputs(selector, request, &replies)?,
+        None => (vec![0.0; replies.len()], Vec::new()),
+    };
     let combined =
         outputs.iter().zip(&weights).map(|(output, weight)| SELECTOR_WEIGHT * output + weight.ln());
     let scores = softmax(&combined.collect::<Vec<f32>>());
@@ -339,9 +342,10 @@ impl Searcher {
         let mut context: Vec<String> =
             request.context.iter().filter(|turn| !turn.trim().is_empty()).cloned().collect();
         let query = context.pop().unwrap_or_default();
-        let selects = self.selects(request);
+        let selector = if self.selects(request) { Some(self.selector()?) } else { None };
+        let chosen_from = request.k.max(CHOSEN_FROM);
         // A selector needs replies to choose from.
-        let wanted = if selects { request.k.max(SELECTED_FROM) } else { request.k };
+        let wanted = if selector.is_some() { chosen_from } else { request.k };
         if request.mode == Some(Mode::Bm25) || self.engine.recipe().is_none() {
             // Lexical search does not use the context.
             context.clear();
@@ -352,11 +356,7 @@ impl Searcher {
             decay: request.decay,
             mode: request.mode,
             filter: request.filter.clone(),
-            k: match selects {
-                // The selector judges the replies, so one hit per reply suffices.
-                true => 2 * wanted,
-                false => wanted * HITS_PER_REPLY,
-            },
+            k: chosen_from * HITS_PER_REPLY,
             window: ANSWER_WINDOW,
             ..SearchRequest::default()
         };
@@ -370,7 +370,7 @@ impl Searcher {
             }
             search.k = (search.k * MORE_HITS).min(MAX_HITS);
         };
-        replies.truncate(wanted);
+        replies.truncate(chosen_from);
         let mut warnings = warnings;
         if let Some(role) = request.role.as_ref().filter(|role| !roles.is_empty() && !roles.contains(*role)) {
             let known: Vec<String> = roles.iter().map(Role::to_string).collect();
@@ -379,10 +379,7 @@ impl Searcher {
                 known.join(", ")
             ));
         }
-        if !selects {
-            return Ok((replies.into_iter().map(|found| found.reply).collect(), warnings));
-        }
-        let (replies, more) = select_found(self.selector()?, request, replies)?;
+        let (replies, more) = choose(selector, request, replies)?;
         Ok((replies, [warnings, more].concat()))
     }
 

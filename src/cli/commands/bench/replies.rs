@@ -11,7 +11,7 @@ use crate::cli::{
 };
 use turnwise_core::random::Random;
 use turnwise_corpus::{Turn, filter::Filter, output::Output};
-use turnwise_encoder::DeviceChoice;
+use turnwise_encoder::{DeviceChoice, Encoder, selector::Selector};
 use turnwise_eval::{
     replies::{self, Conversation, Judge},
     result::{Data, Done, Of},
@@ -24,18 +24,23 @@ use turnwise_store::Snapshot;
 const RANDOM_REPLIES: usize = 1_000;
 
 pub(super) fn run(args: &RespondBenchArgs, context: &Context<'_>) -> Result<()> {
-    let names: Vec<(String, PathBuf)> =
-        args.selectors.iter().map(|name| encoders::find_selector(context, name)).collect::<Result<_>>()?;
-    let mut bench = Bench::open(args, context)?;
-    let mut output = args.output.as_deref().map(Output::create).transpose()?;
-    let mut results = vec![bench.measure("search".to_owned(), String::new(), output.as_mut())?];
-    for ((name, _), given) in names.iter().zip(&args.selectors) {
+    let open = |given: &String| -> Result<(String, Arc<Selector>)> {
+        let (name, _) = encoders::find_selector(context, given)?;
         let selector = encoders::selector(context, given, DeviceChoice::default(), None)?;
-        let identity = selector.fingerprint().to_string();
-        bench.searcher = bench.searcher.with_selector(Arc::new(selector));
-        results.push(bench.measure(format!("selector {name}"), identity, output.as_mut())?);
+        Ok((format!("selector {name}"), Arc::new(selector)))
+    };
+    let selectors: Vec<_> = args.selectors.iter().map(open).collect::<Result<_>>()?;
+    let (bench, mut searcher) = Bench::open(args, context)?;
+    let mut judge = Judge::new(&bench.conversations, bench.encoder.as_deref(), args.k)?;
+    let mut output = args.output.as_deref().map(Output::create).transpose()?;
+    let search = ("search".to_owned(), String::new());
+    let mut results = vec![bench.measure(&searcher, search, &mut judge, output.as_mut())?];
+    for (name, selector) in selectors {
+        let ranker = (name, selector.fingerprint().to_string());
+        searcher = searcher.with_selector(selector);
+        results.push(bench.measure(&searcher, ranker, &mut judge, output.as_mut())?);
     }
-    bench.set_baseline(&mut results)?;
+    bench.set_baseline(&searcher, &mut judge, &mut results)?;
     for (done, path) in &results {
         done.write(path)?;
     }
@@ -45,12 +50,11 @@ pub(super) fn run(args: &RespondBenchArgs, context: &Context<'_>) -> Result<()> 
     context.printer.results(&printed, |out| table::write(out, &printed, &args.results))
 }
 
-/// Conversations, and the index that suggests replies.
+/// Conversations and the settings with which replies to them are suggested.
 struct Bench<'a> {
     args: &'a RespondBenchArgs,
     context: &'a Context<'a>,
-    searcher: Searcher,
-    encoder: Option<Arc<dyn turnwise_encoder::Encoder>>,
+    encoder: Option<Arc<dyn Encoder>>,
     conversations: Vec<Conversation>,
     data: Data,
     skipped: Vec<Skipped>,
@@ -67,7 +71,8 @@ struct Line<'a> {
 }
 
 impl<'a> Bench<'a> {
-    fn open(args: &'a RespondBenchArgs, context: &'a Context<'a>) -> Result<Self> {
+    /// Reads the conversations, and opens the index.
+    fn open(args: &'a RespondBenchArgs, context: &'a Context<'a>) -> Result<(Self, Searcher)> {
         let (mut conversations, hash, mut skipped) = args.samples.conversations()?;
         conversations.retain(|conversation| {
             let has_text = conversation.context.iter().any(|turn| !turn.trim().is_empty());
@@ -97,21 +102,23 @@ impl<'a> Bench<'a> {
             encoder = Some(Arc::clone(&opened));
             searcher = searcher.with_encoder(opened)?;
         }
-        Ok(Bench { args, context, searcher, encoder, conversations, data, skipped })
+        Ok((Bench { args, context, encoder, conversations, data, skipped }, searcher))
     }
 
-    /// Asks for replies to all contexts, and compares them with the true replies. Returns the result and the path for it.
+    /// Asks for replies to all contexts, and compares them with the true replies. `ranker` is the name of what chooses the
+    /// replies, and the fingerprint of its model. Returns the result and the path for it.
     fn measure(
         &self,
-        ranker: String,
-        identity: String,
+        searcher: &Searcher,
+        (ranker, identity): (String, String),
+        judge: &mut Judge<'_>,
         mut output: Option<&mut Output>,
     ) -> Result<(Done, PathBuf)> {
         let RespondBenchArgs { k, mode, decay, role, .. } = self.args;
         let mode_suffix = mode.map_or_else(String::new, |mode| format!(" --mode {}", value_name(&mode)));
         let ranker = ranker + &mode_suffix;
         let started = Instant::now();
-        let suggested = self.suggest(&ranker)?;
+        let suggested = self.suggest(searcher, &ranker)?;
         if let Some(output) = &mut output {
             for (conversation, suggestions) in self.conversations.iter().zip(&suggested) {
                 let Conversation { id, context, reply } = conversation;
@@ -122,7 +129,7 @@ impl<'a> Bench<'a> {
                 })?;
             }
         }
-        let values = self.judge()?.values(&suggested)?;
+        let values = judge.values(&suggested)?;
         let queries = self.conversations.iter().map(|conversation| conversation.id.clone()).collect();
         let outcome = Outcome { values, queries, ..Outcome::default() };
         let options = format!("respond/{k}/{role:?}/{decay}");
@@ -139,7 +146,7 @@ impl<'a> Bench<'a> {
     }
 
     /// Returns the suggestions for each conversation.
-    fn suggest(&self, ranker: &str) -> Result<Vec<Vec<String>>> {
+    fn suggest(&self, searcher: &Searcher, ranker: &str) -> Result<Vec<Vec<String>>> {
         let printer = self.context.printer;
         let total = self.conversations.len() as u64;
         let mut progress = ProgressBar::new(printer, "asking for replies", "contexts", Some(total));
@@ -155,7 +162,7 @@ impl<'a> Bench<'a> {
                 role: self.args.role.clone(),
                 ..RespondRequest::default()
             };
-            let found = self.searcher.respond(&request)?;
+            let found = searcher.respond(&request)?;
             all.push(found.replies.into_iter().map(|reply| reply.text).collect());
             warnings.extend(found.warnings);
             progress.set(all.len() as u64, all.len() as u64);
@@ -165,17 +172,18 @@ impl<'a> Bench<'a> {
         Ok(all)
     }
 
-    fn judge(&self) -> Result<Judge<'_>> {
-        Judge::new(&self.conversations, self.encoder.as_deref(), self.args.k)
-    }
-
     /// Sets the random baseline of all results.
-    fn set_baseline(&self, results: &mut [(Done, PathBuf)]) -> Result<()> {
+    fn set_baseline(
+        &self,
+        searcher: &Searcher,
+        judge: &mut Judge<'_>,
+        results: &mut [(Done, PathBuf)],
+    ) -> Result<()> {
         let seed = self.context.settings.seed;
-        let snapshot = self.searcher.embedded("`bench respond`")?.snapshot();
+        let snapshot = searcher.embedded("`bench respond`")?.snapshot();
         let replies = random_replies(snapshot, self.args, seed)?;
         let mut floors: Vec<Value> = results.first().map_or_else(Vec::new, |(done, _)| done.values.clone());
-        self.judge()?.set_baseline(&mut floors, &replies, seed)?;
+        judge.set_baseline(&mut floors, &replies, seed)?;
         for value in results.iter_mut().flat_map(|(done, _)| &mut done.values) {
             value.floor = floors.iter().find(|floor| floor.measure == value.measure).and_then(|f| f.floor);
         }
