@@ -113,6 +113,11 @@ fn distilbert() {
 }
 
 #[test]
+fn mpnet() {
+    agree("mpnet", "mpnet", 1);
+}
+
+#[test]
 fn different_models_and_prompts_give_different_vectors() {
     let test = "different_models_and_prompts_give_different_vectors";
     let Some(models) = Models::find(test) else { return };

@@ -75,6 +75,22 @@ def unigrams(texts):
     return learnt._tokenizer, ROBERTA
 
 
+# MPNet has the word pieces of BERT and the other special tokens of RoBERTa.
+MPNET = {**ROBERTA, "unk_token": "[UNK]"}
+
+
+def mpnet_pieces(texts):
+    from tokenizers import BertWordPieceTokenizer, processors
+
+    learnt = BertWordPieceTokenizer(unk_token="[UNK]", sep_token="</s>", cls_token="<s>", pad_token="<pad>",
+                                    mask_token="<mask>", lowercase=True)
+    learnt.train_from_iterator(texts, vocab_size=1500, min_frequency=2, show_progress=False,
+                               special_tokens=["<s>", "<pad>", "</s>", "[UNK]", "<mask>"])
+    learnt._tokenizer.post_processor = processors.TemplateProcessing(
+        single="<s> $A </s>", pair="<s> $A </s> </s> $B </s>", special_tokens=[("<s>", 0), ("</s>", 2)])
+    return learnt._tokenizer, MPNET
+
+
 def network(kind, tokenizer, seed):
     """A network of random weights, spread wider than at the start of a training, so that its vectors differ."""
     import transformers
@@ -89,6 +105,11 @@ def network(kind, tokenizer, seed):
         return transformers.BertModel(transformers.BertConfig(max_position_embeddings=96, **WIDTHS, **common))
     # Their positions begin behind the padding id.
     places = {"max_position_embeddings": 98, "type_vocab_size": 1, "bos_token_id": 0, "eos_token_id": 2}
+    if kind == "mpnet":
+        places.pop("type_vocab_size")
+        model = transformers.MPNetModel(transformers.MPNetConfig(**places, **WIDTHS, **common))
+        torch.nn.init.normal_(model.encoder.relative_attention_bias.weight, std=1.5)
+        return model
     if kind == "roberta":
         return transformers.RobertaModel(transformers.RobertaConfig(**places, **WIDTHS, **common))
     return transformers.XLMRobertaModel(transformers.XLMRobertaConfig(**places, **WIDTHS, **common))
@@ -145,6 +166,7 @@ def models(texts, folder):
     add("xlm-roberta", "xlm-roberta", grams, "mean", Normalize())
     add("xlm-roberta-prompts", "xlm-roberta", grams, "mean", Normalize(), prompts={"query": "query: ", "passage": "passage: "})
     add("distilbert", "distilbert", pieces, "cls")
+    add("mpnet", "mpnet", mpnet_pieces(texts), "mean", Normalize())
     for name, model in made.items():
         model.save(str(folder / name), create_model_card=False)
         # What a folder says counts, not what is in memory.
@@ -180,7 +202,7 @@ def scorers(pairs, folder, size=None):
     texts = [text for pair in pairs for text in pair]
     widths = dict(WIDTHS)
     kinds = {"bert": framed(word_pieces(texts)), "roberta": byte_pairs(texts), "xlm-roberta": unigrams(texts),
-             "distilbert": framed(word_pieces(texts))}
+             "distilbert": framed(word_pieces(texts)), "mpnet": mpnet_pieces(texts)}
     if size == "small":
         widths = {"hidden_size": 8, "num_attention_heads": 2, "intermediate_size": 12, "num_hidden_layers": 2}
         kinds = {"bert": kinds["bert"]}
@@ -199,6 +221,9 @@ def scorers(pairs, folder, size=None):
             config = transformers.BertConfig(max_position_embeddings=96, **widths, **common)
         elif kind == "roberta":
             config = transformers.RobertaConfig(**places, **widths, **common)
+        elif kind == "mpnet":
+            places.pop("type_vocab_size")
+            config = transformers.MPNetConfig(**places, **widths, **common)
         else:
             config = transformers.XLMRobertaConfig(**places, **widths, **common)
         model = transformers.AutoModelForSequenceClassification.from_config(config)

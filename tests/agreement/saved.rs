@@ -22,6 +22,7 @@ fn a_saved_model_opens_in_sentence_transformers_with_the_same_vectors() {
         "roberta",
         "xlm-roberta",
         "distilbert",
+        "mpnet",
     ];
     for name in chosen {
         assert!(models.names.iter().any(|known| known == name), "{name} was not made");

@@ -81,7 +81,7 @@ fn cross_encoders_have_the_scores_of_sentence_transformers() {
     let folder = work.path("scorers");
     fs::create_dir(&folder).unwrap();
     let names = peers.reference(&["scorers", text(&file), text(&folder)]);
-    assert_eq!(names.lines().count(), 4);
+    assert_eq!(names.lines().count(), 5);
     for name in names.lines() {
         let model = folder.join(name);
         assert!(is_selector(&model));
@@ -95,7 +95,7 @@ fn a_selector_of_tokens_opens_in_sentence_transformers_with_the_same_scores() {
     let test = "a_selector_of_tokens_opens_in_sentence_transformers_with_the_same_scores";
     let (Some(peers), Some(models)) = (Peers::find(test), Models::find(test)) else { return };
     let pairs = pairs();
-    for name in ["bert-mean", "roberta", "xlm-roberta", "distilbert"] {
+    for name in ["bert-mean", "roberta", "xlm-roberta", "distilbert", "mpnet"] {
         let work = Work::new();
         let start = work.path("start");
         let base = ModelFolder::open(&models.folder(name)).unwrap();

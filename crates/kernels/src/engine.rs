@@ -6,8 +6,9 @@ use turnwise_core::{Error, Result};
 
 use crate::{
     Batch, Network, Precision, Sequence,
+    attention::DistanceBias,
     layer::{AddNorm, PackedLayer, PaddedNorm, Rows, Workspace, padded_norm},
-    network::{Embeddings, Shape, Table},
+    network::{RelativeBias, Shape, Table},
     pack::{GRAIN, f16_error},
     precision,
     simd::{Simd, SimdChoice, SimdLevel, at_level},
@@ -27,6 +28,7 @@ pub struct CpuEngine {
     hidden: usize,
     embedder: Embedder,
     norm: PaddedNorm,
+    biases: Option<DistanceBias>,
     layers: Vec<PackedLayer>,
     /// Number of multiplications per token in the largest matrix product.
     largest_step: usize,
@@ -68,8 +70,9 @@ impl CpuEngine {
             level,
             failed: Vec::new(),
             hidden: network.shape.hidden,
-            embedder: Embedder::new(&network.embeddings, &network.shape),
+            embedder: Embedder::new(network),
             norm: padded_norm(&network.embeddings.norm, &network.shape),
+            biases: network.relative_bias.as_ref().map(|bias| DistanceBias::new(bias, network.max_tokens())),
             layers: at_level!(level, pack::<_>(network, precision))?,
             largest_step: network.shape.hidden * network.shape.intermediate,
             workspaces: Mutex::default(),
@@ -125,9 +128,9 @@ unsafe fn run<S: Simd>(
     for done in 0..=engine.layers.len() {
         let rows = if layers.last() == Some(&done) { rows } else { Rows::All };
         if done > 0 {
-            let lengths = batch.sequences.iter().map(|s| s.len());
+            let (layer, lengths) = (&engine.layers[done - 1], batch.sequences.iter().map(|s| s.len()));
             // SAFETY: the caller guarantees the processor features.
-            unsafe { engine.layers[done - 1].run::<S>(workspace, lengths, (tokens, rows), team) };
+            unsafe { layer.run::<S>(workspace, lengths, (tokens, rows), engine.biases.as_ref(), team) };
         }
         if wanted.next_if_eq(&done).is_some() {
             let count = match rows {
@@ -160,6 +163,9 @@ fn check(network: &Network) -> Result<()> {
     let (h, e) = (shape.hidden, &network.embeddings);
     let mut fits = h > 0 && shape.heads > 0 && h % shape.heads == 0 && shape.intermediate > 0;
     fits &= e.tables().all(|t| t.rows > 0 && t.data.len() == t.rows * h);
+    fits &= network.relative_bias.as_ref().is_none_or(|bias| {
+        bias.heads == shape.heads && bias.data.len() == RelativeBias::BUCKETS * bias.heads
+    });
     let mut norms = vec![&e.norm];
     for layer in &network.layers {
         norms.extend([&layer.attention_norm, &layer.output_norm]);
@@ -268,6 +274,8 @@ pub(super) struct Embedder {
     words: Table,
     positions: Table,
     extra: [Extra; 3],
+    /// True if the network has a relative position bias, which is computed for a limited number of tokens.
+    has_bias: bool,
 }
 
 /// Optional embedding table, and the function that returns the ids by which the rows of the table are selected.
@@ -280,10 +288,11 @@ struct Extra {
 }
 
 impl Embedder {
-    pub fn new(embeddings: &Embeddings, shape: &Shape) -> Self {
-        let e = embeddings;
+    pub fn new(network: &Network) -> Self {
+        let e = &network.embeddings;
         Embedder {
-            shape: shape.clone(),
+            shape: network.shape.clone(),
+            has_bias: network.relative_bias.is_some(),
             words: e.words.clone(),
             positions: e.positions.clone(),
             extra: [
@@ -301,7 +310,7 @@ impl Embedder {
             return Err(Error::input("a sequence without tokens cannot be encoded"));
         }
         let most = self.positions.rows.saturating_sub(self.shape.first_position);
-        if sequence.positions.is_none() && n > most {
+        if (sequence.positions.is_none() || self.has_bias) && n > most {
             return Err(Error::input(format!(
                 "a sequence has {n} tokens; the maximum of the model is {most}"
             ))

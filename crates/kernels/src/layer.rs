@@ -5,7 +5,7 @@ use turnwise_core::Result;
 
 use crate::{
     Precision,
-    attention::{HeadWorkspace, Heads, SPARE_ROWS, attend},
+    attention::{DistanceBias, HeadWorkspace, Heads, SPARE_ROWS, attend},
     codes::CodeBuffers,
     network::{Activation, Layer, Linear, Norm, Shape},
     pack::{Buffer, GRAIN, Packed},
@@ -110,7 +110,7 @@ impl PackedLayer {
     }
 
     /// Applies the layer to the hidden states in `workspace.x`, in place. `lengths` holds the number of tokens of each
-    /// sequence, and `tokens` is their sum.
+    /// sequence, and `tokens` is their sum. The biases, if any, are added to the attention scores.
     ///
     /// If `rows` is [`Rows::First`], only the states of the first tokens are computed. They are then the first rows of
     /// `workspace.x`, one per sequence.
@@ -123,6 +123,7 @@ impl PackedLayer {
         workspace: &mut Workspace,
         lengths: impl Iterator<Item = usize>,
         (tokens, rows): (usize, Rows),
+        biases: Option<&DistanceBias>,
         team: &Team,
     ) {
         let Workspace { x, y, projected, context, inner, codes, heads } = workspace;
@@ -142,7 +143,8 @@ impl PackedLayer {
                     Rows::All => length,
                     Rows::First => length.min(1),
                 };
-                attend::<S>(self.heads, projected, (start..start + length, queries), context, heads, team);
+                let of = (self.heads, biases);
+                attend::<S>(of, projected, (start..start + length, queries), context, heads, team);
                 if rows == Rows::First {
                     // Rows that are not needed any more can be overwritten: `count` is at most `start`.
                     context.copy_within(start * width..(start + queries) * width, count * width);

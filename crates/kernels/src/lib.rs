@@ -55,6 +55,7 @@ mod tests;
 mod tile;
 pub mod training;
 
+pub use attention::DistanceBias;
 pub use engine::CpuEngine;
 pub use network::{Batch, InputVectors, Network, Sequence};
 pub use precision::Precision;

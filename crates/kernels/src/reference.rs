@@ -2,7 +2,7 @@
 
 use crate::{
     Sequence,
-    network::{Activation, Linear, Network, Norm},
+    network::{Activation, Linear, Network, Norm, RelativeBias},
 };
 
 type Rows = Vec<Vec<f64>>;
@@ -61,17 +61,19 @@ pub fn activate(activation: Activation, x: f64) -> f64 {
     }
 }
 
-fn attention(heads: usize, q: &Rows, k: &Rows, v: &Rows) -> Rows {
+fn attention(heads: usize, bias: Option<&RelativeBias>, q: &Rows, k: &Rows, v: &Rows) -> Rows {
     let size = q[0].len() / heads;
     let mut context = vec![vec![0.0; q[0].len()]; q.len()];
     for head in 0..heads {
         let part = head * size..(head + 1) * size;
         for (i, query) in q.iter().enumerate() {
-            let score = |key: &Vec<f64>| {
+            let score = |(j, key): (usize, &Vec<f64>)| {
                 let dot: f64 = part.clone().map(|c| query[c] * key[c]).sum();
-                dot / (size as f64).sqrt()
+                let row = RelativeBias::bucket(j as isize - i as isize);
+                let bias = bias.map_or(0.0, |bias| f64::from(bias.data[row * heads + head]));
+                dot / (size as f64).sqrt() + bias
             };
-            let scores: Vec<f64> = k.iter().map(score).collect();
+            let scores: Vec<f64> = k.iter().enumerate().map(score).collect();
             let most = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
             let sum: f64 = scores.iter().map(|s| (s - most).exp()).sum();
             for c in part.clone() {
@@ -118,6 +120,7 @@ pub fn states(network: &Network, sequence: &Sequence) -> Vec<Rows> {
     for layer in &network.layers {
         let context = attention(
             shape.heads,
+            network.relative_bias.as_ref(),
             &linear(&layer.query, &x),
             &linear(&layer.key, &x),
             &linear(&layer.value, &x),

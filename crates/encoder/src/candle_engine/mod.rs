@@ -42,6 +42,8 @@ pub struct CandleEngine {
     /// Embeddings of segment types, turns and roles; `None` if the network does not have them.
     tables: [Option<Tensor>; 3],
     norm: Norm,
+    /// Relative position bias with the shape (1, heads, maximum tokens, maximum tokens).
+    relative_bias: Option<Tensor>,
     layers: Vec<Layer>,
     /// Lock that is held while a batch is computed, because the device may not have enough memory for two batches.
     turn: Mutex<()>,
@@ -142,9 +144,11 @@ impl CandleEngine {
         let (words, positions) = (table(&e.words)?, table(&e.positions)?);
         let tables = [optional(&e.types)?, optional(&e.turns)?, optional(&e.roles)?];
         let norm = factory.norm(&e.norm)?;
+        let (shape, max_tokens) = (network.shape.clone(), network.max_tokens());
+        let relative_bias = network.relative_bias.as_ref();
+        let relative_bias = relative_bias.map(|bias| factory.relative_bias(bias, max_tokens)).transpose()?;
         let layers =
             network.layers.iter().map(|l| factory.layer(l, &network.shape)).collect::<Result<Vec<_>>>()?;
-        let (shape, max_tokens) = (network.shape.clone(), network.max_tokens());
         let stage = Stage::new(device.inner()).map_err(|e| device.error(&e))?;
         Ok(CandleEngine {
             device,
@@ -156,6 +160,7 @@ impl CandleEngine {
             positions,
             tables,
             norm,
+            relative_bias,
             layers,
             turn: Mutex::default(),
         })
@@ -179,7 +184,9 @@ impl CandleEngine {
 
     fn layout(&self, batch: &Batch, tables: &mut Tables) -> Layout {
         #[cfg(feature = "flash-attn")]
-        if flash::supports(self.device.inner(), self.dtype, self.shape.hidden / self.shape.heads) {
+        if self.relative_bias.is_none()
+            && flash::supports(self.device.inner(), self.dtype, self.shape.hidden / self.shape.heads)
+        {
             return Layout::Packed(layout::Packed::new(batch, tables));
         }
         Layout::Rows(Rows::new(batch, tables))
@@ -295,6 +302,10 @@ impl CandleEngine {
         let part = |n: usize| qkv.narrow(2, n, 1)?.squeeze(2)?.transpose(1, 2)?.contiguous();
         let (q, k, v) = (part(0)?, part(1)?, part(2)?);
         let mut scores = q.matmul(&k.transpose(2, 3)?)?;
+        if let Some(bias) = &self.relative_bias {
+            // The bias depends only on the distance, so every sequence uses the first rows and columns.
+            scores = scores.broadcast_add(&bias.narrow(2, 0, length)?.narrow(3, 0, length)?)?;
+        }
         if let Some(mask) = layout.mask(self.dtype, sent)? {
             scores = scores.broadcast_add(&mask)?;
         }
@@ -404,6 +415,15 @@ impl TensorFactory<'_> {
             bias: self.tensor(&norm.bias, norm.bias.len())?,
             epsilon: self.epsilon,
         })
+    }
+
+    fn relative_bias(&self, bias: &network::RelativeBias, tokens: usize) -> Result<Tensor> {
+        let mut all = Vec::with_capacity(bias.heads * tokens * tokens);
+        for head in 0..bias.heads {
+            let by_distance: Vec<f32> = bias.by_distance(head, tokens).collect();
+            (0..tokens).for_each(|query| all.extend_from_slice(&by_distance[tokens - 1 - query..][..tokens]));
+        }
+        self.tensor(&all, (1, bias.heads, tokens, tokens))
     }
 
     fn linear(&self, parts: &[(&network::Linear, f32)]) -> Result<Linear> {

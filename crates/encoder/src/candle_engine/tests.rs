@@ -83,8 +83,16 @@ fn assert_near(a: &[f32], b: &[f32], tolerance: f32) {
 }
 
 #[test]
-fn input_vectors_are_those_of_the_cpu_engine() {
-    let network = Network::random(small_shape(), 2, 50, 40, 3);
+fn input_vectors_and_a_relative_position_bias_are_those_of_the_cpu_engine() {
+    let mut network = Network::random(small_shape(), 2, 50, 40, 3);
+    input_vectors_are_those_of_the_cpu_engine(&network);
+    let heads = network.shape.heads;
+    let data = (0..network::RelativeBias::BUCKETS * heads).map(|i| (i as f32 * 1.7).sin()).collect();
+    network.relative_bias = Some(network::RelativeBias { heads, data });
+    input_vectors_are_those_of_the_cpu_engine(&network);
+}
+
+fn input_vectors_are_those_of_the_cpu_engine(network: &Network) {
     let width = network.shape.hidden;
     let mut sequences = sequences();
     for (sequence, tokens) in sequences.iter_mut().zip([vec![0, 3, 6], vec![], vec![11]]) {
@@ -92,11 +100,11 @@ fn input_vectors_are_those_of_the_cpu_engine() {
         sequence.vectors = Some(crate::InputVectors { tokens, elements });
     }
     let refs: Vec<&Sequence> = sequences.iter().collect();
-    let cpu = CpuEngine::new(&network, Precision::F32, SimdChoice::Auto).unwrap();
+    let cpu = CpuEngine::new(network, Precision::F32, SimdChoice::Auto).unwrap();
     let mut expected = Vec::new();
     cpu.run(&Batch::new(&refs), &[2], &mut |_, states| expected = states.to_vec()).unwrap();
     let engine =
-        CandleEngine::new(&network, Device::open(DeviceChoice::Cpu).unwrap(), Precision::F32).unwrap();
+        CandleEngine::new(network, Device::open(DeviceChoice::Cpu).unwrap(), Precision::F32).unwrap();
     assert_near(&all_states(&engine, &refs, 2), &expected, 1e-5);
 }
 

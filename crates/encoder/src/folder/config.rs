@@ -11,7 +11,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 use turnwise_core::error::{Error, IoContext, Result};
 
-use crate::network::{Activation, Shape};
+use crate::network::{Activation, RelativeBias, Shape};
 
 /// Architecture of a network. All supported architectures belong to the BERT family.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -26,12 +26,14 @@ pub enum Architecture {
     Camembert,
     /// DistilBERT.
     DistilBert,
+    /// MPNet, with a relative position bias.
+    MpNet,
 }
 
 impl Architecture {
     /// All supported architectures.
-    pub const ALL: [Self; 5] =
-        [Self::Bert, Self::Roberta, Self::XlmRoberta, Self::Camembert, Self::DistilBert];
+    pub const ALL: [Self; 6] =
+        [Self::Bert, Self::Roberta, Self::XlmRoberta, Self::Camembert, Self::DistilBert, Self::MpNet];
 
     /// Returns the value of `model_type` in `config.json`.
     pub const fn name(self) -> &'static str {
@@ -41,6 +43,7 @@ impl Architecture {
             Architecture::XlmRoberta => "xlm-roberta",
             Architecture::Camembert => "camembert",
             Architecture::DistilBert => "distilbert",
+            Architecture::MpNet => "mpnet",
         }
     }
 
@@ -52,6 +55,7 @@ impl Architecture {
             Architecture::XlmRoberta => "XLMRobertaModel",
             Architecture::Camembert => "CamembertModel",
             Architecture::DistilBert => "DistilBertModel",
+            Architecture::MpNet => "MPNetModel",
         }
     }
 
@@ -60,6 +64,7 @@ impl Architecture {
         match self {
             Architecture::Bert => "bert.",
             Architecture::DistilBert => "distilbert.",
+            Architecture::MpNet => "mpnet.",
             // The classes of XLM-RoBERTa and CamemBERT use the name of RoBERTa.
             _ => "roberta.",
         }
@@ -67,7 +72,17 @@ impl Architecture {
 
     /// Returns true if position ids start at the id of the padding token plus 1.
     pub const fn counts_from_padding(self) -> bool {
-        matches!(self, Architecture::Roberta | Architecture::XlmRoberta | Architecture::Camembert)
+        !matches!(self, Architecture::Bert | Architecture::DistilBert)
+    }
+
+    /// Returns true if the network has segment embeddings.
+    pub const fn has_segments(self) -> bool {
+        !matches!(self, Architecture::DistilBert | Architecture::MpNet)
+    }
+
+    /// Returns true if the network has a relative position bias.
+    pub const fn has_relative_bias(self) -> bool {
+        matches!(self, Architecture::MpNet)
     }
 }
 
@@ -117,9 +132,11 @@ impl Config {
             }
         }
         let padding = file.count("pad_token_id")?.map(|n| n as u32);
-        let first_position = match architecture.counts_from_padding() {
-            true => padding.unwrap_or(1) as usize + 1,
-            false => 0,
+        let first_position = match architecture {
+            // transformers counts from id 1, whatever the padding id of the tokenizer is.
+            Architecture::MpNet => 2,
+            _ if architecture.counts_from_padding() => padding.unwrap_or(1) as usize + 1,
+            _ => 0,
         };
         let positions = file.count("max_position_embeddings")?.unwrap_or(512);
         if positions <= first_position {
@@ -130,7 +147,18 @@ impl Config {
         if !(norm_epsilon > 0.0 && norm_epsilon.is_finite()) {
             return Err(file.wrong("`layer_norm_eps` must be greater than 0"));
         }
-        let types = if distil { 0 } else { file.count("type_vocab_size")?.unwrap_or(2) };
+        let types = match architecture.has_segments() {
+            true => file.count("type_vocab_size")?.unwrap_or(2),
+            false => 0,
+        };
+        // transformers ignores another number.
+        let buckets = file.count("relative_attention_num_buckets")?.unwrap_or(RelativeBias::BUCKETS);
+        if architecture.has_relative_bias() && buckets != RelativeBias::BUCKETS {
+            return Err(file.wrong(format!(
+                "`relative_attention_num_buckets` is {buckets}; only {} is supported",
+                RelativeBias::BUCKETS
+            )));
+        }
         Ok(Config {
             architecture,
             shape: Shape {

@@ -11,7 +11,7 @@ use crate::{
         config::{Architecture, Config},
         weights::{Tensor, Weights},
     },
-    network::{Embeddings, Layer, Linear, Network, Norm, Shape, Table},
+    network::{Embeddings, Layer, Linear, Network, Norm, RelativeBias, Shape, Table},
 };
 
 /// Parameters of a network, with their names in the weight files. The shapes of the parameters have been checked.
@@ -52,6 +52,7 @@ impl Layout {
             types: (config.types > 0).then_some(config.types),
             turns: rows(TURNS),
             roles: rows(ROLES),
+            has_relative_bias: config.architecture.has_relative_bias(),
             layers: config.layers,
         };
         let parameters: Vec<_> = list(&config.shape, &counts)
@@ -88,12 +89,13 @@ struct Names<'a> {
 
 /// Possible components of the prefix of parameter names, such as `bert` in `bert.encoder`. A class that wraps the
 /// network, such as a task head, adds a component.
-const WRAPPERS: [&str; 10] = [
+const WRAPPERS: [&str; 11] = [
     "bert",
     "roberta",
     "xlm_roberta",
     "camembert",
     "distilbert",
+    "mpnet",
     "model",
     "auto_model",
     "module",
@@ -190,6 +192,7 @@ pub struct Counts {
     pub types: Option<usize>,
     pub turns: Option<usize>,
     pub roles: Option<usize>,
+    pub has_relative_bias: bool,
     pub layers: usize,
 }
 
@@ -201,6 +204,8 @@ const TURNS: &str = "embeddings.turn_embeddings.weight";
 /// Name of the role embeddings, which only some models have.
 const ROLES: &str = "embeddings.role_embeddings.weight";
 const EMBEDDING_NORM: &str = "embeddings.LayerNorm";
+/// Name of the table of the relative position bias, which only MPNet has.
+const RELATIVE_BIAS: &str = "encoder.relative_attention_bias.weight";
 
 const QUERY: &str = "attention.self.query";
 const KEY: &str = "attention.self.key";
@@ -210,6 +215,15 @@ const ATTENTION_NORM: &str = "attention.output.LayerNorm";
 const INTERMEDIATE: &str = "intermediate.dense";
 const OUTPUT: &str = "output.dense";
 const OUTPUT_NORM: &str = "output.LayerNorm";
+
+/// Names of the submodules of a layer that MPNet calls differently, as pairs of BERT's name and MPNet's name.
+const MPNET: [(&str, &str); 5] = [
+    (QUERY, "attention.attn.q"),
+    (KEY, "attention.attn.k"),
+    (VALUE, "attention.attn.v"),
+    (ATTENTION_OUTPUT, "attention.attn.o"),
+    (ATTENTION_NORM, "attention.LayerNorm"),
+];
 
 /// Names of the submodules of a layer, as pairs of BERT's name and DistilBERT's name.
 const DISTIL: [(&str, &str); 8] = [
@@ -225,16 +239,18 @@ const DISTIL: [(&str, &str); 8] = [
 
 /// Translates BERT's name of a parameter to the name that an architecture uses, without prefix.
 pub fn name_in(architecture: Architecture, name: &str) -> String {
-    let distil = || {
+    let in_layer = |layer: &str, names: &[(&str, &str)]| {
         let (number, part) = name.strip_prefix("encoder.layer.")?.split_once('.')?;
         let (part, kind) = part.rsplit_once('.')?;
-        let (_, own) = DISTIL.iter().find(|(common, _)| *common == part)?;
-        Some(format!("transformer.layer.{number}.{own}.{kind}"))
+        let (_, own) = names.iter().find(|(common, _)| *common == part)?;
+        Some(format!("{layer}.{number}.{own}.{kind}"))
     };
-    match architecture {
-        Architecture::DistilBert => distil().unwrap_or_else(|| name.to_owned()),
-        _ => name.to_owned(),
-    }
+    let own = match architecture {
+        Architecture::DistilBert => in_layer("transformer.layer", &DISTIL),
+        Architecture::MpNet => in_layer("encoder.layer", &MPNET),
+        _ => None,
+    };
+    own.unwrap_or_else(|| name.to_owned())
 }
 
 /// Returns the names and shapes of all parameters of a network with the given sizes, in a fixed order.
@@ -253,6 +269,9 @@ pub fn list(shape: &Shape, counts: &Counts) -> Vec<Parameter> {
         if let Some(rows) = rows {
             list(name.to_owned(), vec![rows, h]);
         }
+    }
+    if counts.has_relative_bias {
+        list(RELATIVE_BIAS.to_owned(), vec![RelativeBias::BUCKETS, shape.heads]);
     }
     let mut norm = |name: String| {
         list(format!("{name}.weight"), vec![h]);
@@ -296,6 +315,8 @@ fn assemble(shape: &Shape, counts: &Counts, values: Vec<Vec<f32>>) -> Network {
     let mut table = |rows| Table { rows, data: next() };
     let (words, positions) = (table(counts.words), table(counts.positions));
     let [types, turns, roles] = [counts.types, counts.turns, counts.roles].map(|rows| rows.map(&mut table));
+    let heads = shape.heads;
+    let relative_bias = counts.has_relative_bias.then(|| RelativeBias { heads, data: next() });
     let mut norm = || Norm { weight: next(), bias: next() };
     let embeddings = Embeddings { words, positions, types, turns, roles, norm: norm() };
     let norms: Vec<_> = (0..counts.layers).map(|_| (norm(), norm())).collect();
@@ -304,7 +325,7 @@ fn assemble(shape: &Shape, counts: &Counts, values: Vec<Vec<f32>>) -> Network {
         let [query, key, value, attention_output, intermediate, output] = linears(shape).map(&mut linear);
         Layer { query, key, value, attention_output, intermediate, output, attention_norm, output_norm }
     });
-    Network { shape: shape.clone(), embeddings, layers: layers.collect() }
+    Network { shape: shape.clone(), embeddings, relative_bias, layers: layers.collect() }
 }
 
 /// Returns all parameters of a network with their values, in the order of [`list`].
@@ -317,6 +338,7 @@ pub fn parameters(network: &Network) -> Vec<(Parameter, &[f32])> {
         types: rows(&e.types),
         turns: rows(&e.turns),
         roles: rows(&e.roles),
+        has_relative_bias: network.relative_bias.is_some(),
         layers: network.layers.len(),
     };
     let tables = [Some(&e.words), Some(&e.positions), e.types.as_ref(), e.turns.as_ref(), e.roles.as_ref()];
@@ -326,6 +348,7 @@ pub fn parameters(network: &Network) -> Vec<(Parameter, &[f32])> {
         .iter()
         .flat_map(|l| [&l.query, &l.key, &l.value, &l.attention_output, &l.intermediate, &l.output]);
     let numbers = (tables.into_iter().flatten().map(|t| &t.data[..]))
+        .chain(network.relative_bias.iter().map(|bias| &bias.data[..]))
         .chain(std::iter::once(&e.norm).chain(norms).flat_map(|n| [&n.weight[..], &n.bias[..]]))
         .chain(linears.flat_map(|l| [&l.weight[..], &l.bias[..]]));
     list(&network.shape, &counts).into_iter().zip(numbers).collect()

@@ -24,7 +24,7 @@ use crate::{
         pipeline::{Dense, Pipeline, Pooling, PoolingMode, Step},
         tokenizer::Tokenizer,
     },
-    network::Activation,
+    network::{Activation, RelativeBias},
 };
 
 /// A model to save.
@@ -146,8 +146,11 @@ pub(super) fn check(network: &Network, architecture: Architecture) -> Result<()>
     let name = architecture.name();
     let misfit = |what: &str| Err(Error::Internal(format!("a {name} cannot be saved: {what}")));
     let shape = &network.shape;
-    if network.embeddings.types.is_some() == (architecture == Architecture::DistilBert) {
+    if network.embeddings.types.is_some() != architecture.has_segments() {
         return misfit("its segment embeddings do not fit the architecture");
+    }
+    if network.relative_bias.is_some() != architecture.has_relative_bias() {
+        return misfit("its relative position bias does not fit the architecture");
     }
     if architecture.counts_from_padding() != (shape.first_position > 0) {
         return misfit("its first position does not fit the architecture");
@@ -314,11 +317,19 @@ fn config(model: &SavedModel) -> Value {
             "intermediate_size": shape.intermediate,
             "hidden_act": activation,
             "layer_norm_eps": decimal(shape.norm_epsilon),
-            "type_vocab_size": embeddings.types.as_ref().map(|t| t.rows),
-            "position_embedding_type": "absolute",
         }),
     };
     join(&mut config, sizes);
+    match architecture {
+        Architecture::DistilBert => (),
+        Architecture::MpNet => {
+            config["relative_attention_num_buckets"] = json!(RelativeBias::BUCKETS);
+        }
+        _ => {
+            config["type_vocab_size"] = json!(embeddings.types.as_ref().map(|types| types.rows));
+            config["position_embedding_type"] = json!("absolute");
+        }
+    }
     config
 }
 

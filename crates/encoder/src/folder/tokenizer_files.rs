@@ -41,6 +41,8 @@ enum Family {
     Roberta,
     /// Unigram with SentencePiece's normalizer.
     SentencePiece,
+    /// WordPiece with BERT's normalizer, and special tokens like RoBERTa's.
+    MpNet,
     /// Any other class. It adds no settings.
     Other,
 }
@@ -68,6 +70,7 @@ impl TokenizerFiles {
         let family = match (class, architecture) {
             (Some("BertTokenizer" | "DistilBertTokenizer"), _)
             | (None, Architecture::Bert | Architecture::DistilBert) => Family::Bert,
+            (Some("MPNetTokenizer"), _) | (None, Architecture::MpNet) => Family::MpNet,
             (Some("RobertaTokenizer"), _) | (None, Architecture::Roberta) => Family::Roberta,
             (Some("XLMRobertaTokenizer" | "CamembertTokenizer"), _)
             | (None, Architecture::XlmRoberta | Architecture::Camembert) => Family::SentencePiece,
@@ -83,7 +86,8 @@ impl TokenizerFiles {
                 Some(Value::Object(token)) => token.get("content")?.as_str().map(str::to_owned),
                 _ => None,
             };
-            let usual = if bert { in_bert } else { in_roberta };
+            let unknown_of_mpnet = family == Family::MpNet && role == "unk_token";
+            let usual = if bert || unknown_of_mpnet { in_bert } else { in_roberta };
             let name = named(&settings).or_else(|| named(&map)).unwrap_or_else(|| usual.to_owned());
             (role.to_owned(), name)
         });
@@ -104,7 +108,7 @@ impl TokenizerFiles {
         match (self.settings.get("model_input_names"), self.family) {
             (Some(Value::Array(names)), _) => names.iter().any(is_segments),
             (_, Family::Bert) => true,
-            (_, Family::Roberta | Family::SentencePiece) => false,
+            (_, Family::Roberta | Family::SentencePiece | Family::MpNet) => false,
             // This class exists since version 5, which has no segments by default.
             (_, Family::Other) => {
                 self.settings.get("tokenizer_class").is_none_or(|class| class != "TokenizersBackend")
@@ -174,7 +178,7 @@ impl TokenizerFiles {
             format!("tokenizer_config.json and {file} differ in {what}: using the first, like transformers")
         };
         match (self.family, inner.get_model()) {
-            (Family::Bert, ModelWrapper::WordPiece(_)) => {
+            (Family::Bert | Family::MpNet, ModelWrapper::WordPiece(_)) => {
                 let Some(NormalizerWrapper::BertNormalizer(old)) = inner.get_normalizer() else {
                     notices.push(ignored);
                     return Ok(());
@@ -333,7 +337,7 @@ impl TokenizerFiles {
 /// Returns the file with the vocabulary of a tokenizer: `tokenizer.json`, or the vocabulary file of an older model.
 fn source(folder: &Path, family: Family) -> Result<PathBuf> {
     let files: &[&str] = match family {
-        Family::Bert => &["tokenizer.json", "vocab.txt"],
+        Family::Bert | Family::MpNet => &["tokenizer.json", "vocab.txt"],
         Family::Roberta => &["tokenizer.json", "vocab.json"],
         Family::SentencePiece | Family::Other => &["tokenizer.json"],
     };

@@ -45,7 +45,7 @@ pub struct Wheel {
 pub const DEFAULT: &str = "all-MiniLM-L6-v2";
 
 /// The built-in models.
-pub const KNOWN: [Known; 8] = [
+pub const KNOWN: [Known; 9] = [
     Known {
         name: DEFAULT,
         aliases: &["default"],
@@ -74,6 +74,13 @@ pub const KNOWN: [Known; 8] = [
         768,
         "English",
         "wider, up to 512 tokens",
+    ),
+    unpinned(
+        "all-mpnet-base-v2",
+        "sentence-transformers/all-mpnet-base-v2",
+        768,
+        "English",
+        "five times as large as the default",
     ),
     unpinned("bge-small-en-v1.5", "BAAI/bge-small-en-v1.5", 384, "English", "for retrieval"),
     unpinned("bge-small-zh-v1.5", "BAAI/bge-small-zh-v1.5", 512, "Chinese", "for retrieval"),

@@ -13,7 +13,10 @@ use crate::{
     tile::{Epilogue, Identity, RowScale, Tiles, with_tile},
 };
 
+mod bias;
 mod squares;
+
+pub use bias::DistanceBias;
 
 /// Properties of the attention heads of a layer: their number, their padded width, and how attention is computed.
 #[derive(Debug, Clone, Copy)]
@@ -39,6 +42,34 @@ impl Heads {
     }
 }
 
+/// Kernel that adds biases to rows of scores.
+struct AddBias {
+    scores: *mut f32,
+    /// Number of scores of a row, a multiple of the number of lanes.
+    columns: usize,
+    stride: usize,
+    rows: usize,
+    /// Biases of the first row. Those of the next rows start one element before.
+    bias: *const f32,
+}
+
+impl<S: Simd> Kernel<S> for AddBias {
+    type Output = ();
+
+    #[inline(always)]
+    unsafe fn call(self) {
+        for row in 0..self.rows {
+            for i in (0..self.columns).step_by(S::LANES) {
+                // SAFETY: the caller guarantees the rows of scores, and `DistanceBias` the elements.
+                unsafe {
+                    let score = self.scores.add(row * self.stride + i);
+                    S::store(score, S::add(S::load(score), S::load(self.bias.sub(row).add(i))));
+                }
+            }
+        }
+    }
+}
+
 /// Buffers for the attention of one head.
 #[derive(Default)]
 pub(super) struct HeadWorkspace {
@@ -55,13 +86,14 @@ pub(super) const SPARE_ROWS: usize = GRAIN;
 
 /// Computes self-attention over one sequence, whose tokens are the rows `tokens` of `projected`. Writes the output of
 /// all heads for the first `queries` tokens to the same rows of `context`. A row of `projected` holds the scaled query,
-/// the key and the value of each head. After the last token, `projected` must have [`SPARE_ROWS`] more rows.
+/// the key and the value of each head. After the last token, `projected` must have [`SPARE_ROWS`] more rows. The biases,
+/// if any, are added to the scores.
 ///
 /// # Safety
 ///
 /// The processor must have the features of `S`.
 pub(super) unsafe fn attend<S: Simd>(
-    heads: Heads,
+    (heads, biases): (Heads, Option<&DistanceBias>),
     projected: &[f32],
     (tokens, queries): (Range<usize>, usize),
     context: &mut [f32],
@@ -69,19 +101,22 @@ pub(super) unsafe fn attend<S: Simd>(
     team: &Team,
 ) {
     let (stride, width) = (3 * heads.width(), heads.width());
+    let (count, head_stride) = (heads.count, heads.stride);
     assert!(heads.stride.is_multiple_of(GRAIN) && queries <= tokens.len());
     assert!(projected.len() >= (tokens.end + SPARE_ROWS) * stride && context.len() >= tokens.end * width);
-    let parts = team.parts(heads.count, queries, 2 * tokens.len() * heads.stride);
+    assert!(biases.is_none_or(|biases| biases.fits(heads.count, tokens.len())));
+    let heads = (heads, biases);
+    let parts = team.parts(count, queries, 2 * tokens.len() * head_stride);
     if workspaces.len() < parts {
         workspaces.resize_with(parts, HeadWorkspace::default);
     }
     let context = Shared::of(context);
     // Each part writes only the columns of its own heads.
-    team.each(&mut workspaces[..parts], heads.count, |workspace, which| {
+    team.each(&mut workspaces[..parts], count, |workspace, which| {
         let tokens = tokens.clone();
         // SAFETY: the caller guarantees the processor features; the asserts check the lengths.
         unsafe {
-            if heads.squares {
+            if heads.0.squares {
                 squares::attend_heads::<S>(heads, which, projected, (tokens, queries), context, workspace);
             } else {
                 attend_heads::<S::Base>(heads, which, projected, (tokens, queries), context, workspace);
@@ -99,7 +134,7 @@ const BLOCK: usize = 4;
 ///
 /// The processor must have the features of `S`. The caller must have checked the buffer lengths.
 pub(super) unsafe fn attend_heads<S: Simd>(
-    heads: Heads,
+    (heads, biases): (Heads, Option<&DistanceBias>),
     which: Range<usize>,
     projected: &[f32],
     (tokens, queries): (Range<usize>, usize),
@@ -145,6 +180,10 @@ pub(super) unsafe fn attend_heads<S: Simd>(
                     }
                 }
                 let rows = block.len();
+                if let Some(biases) = biases {
+                    let bias = biases.first(head, block.start);
+                    S::enter(AddBias { scores: scores.as_mut_ptr(), columns, stride: columns, rows, bias });
+                }
                 S::enter(Softmax { scores: scores.as_mut_ptr(), n, stride: columns, rows, factors });
                 for start in (0..depth).step_by(panel) {
                     let vectors = (depth - start).min(panel) / S::LANES;

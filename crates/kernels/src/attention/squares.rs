@@ -8,7 +8,7 @@
 use std::ops::Range;
 
 use crate::{
-    attention::{HeadWorkspace, Heads},
+    attention::{AddBias, DistanceBias, HeadWorkspace, Heads},
     math,
     simd::{Kernel, SIDE, SQUARE, Simd, Squared, Squares},
     spread::Shared,
@@ -26,7 +26,7 @@ const STEP: usize = 2 * SIDE;
 ///
 /// The processor must have the features of `S`. The caller must have checked the buffer lengths.
 pub(super) unsafe fn attend_heads<S: Simd>(
-    heads: Heads,
+    (heads, biases): (Heads, Option<&DistanceBias>),
     which: Range<usize>,
     projected: &[f32],
     (tokens, queries): (Range<usize>, usize),
@@ -90,6 +90,15 @@ pub(super) unsafe fn attend_heads<S: Simd>(
                         depth,
                         scores[others * BLOCK * BLOCK..].as_mut_ptr(),
                     );
+                    if let Some(biases) = biases {
+                        S::Base::enter(AddBias {
+                            scores: scores[others * BLOCK * BLOCK..].as_mut_ptr(),
+                            columns: BLOCK,
+                            stride: BLOCK,
+                            rows,
+                            bias: biases.first(head, block * BLOCK).wrapping_add(others * BLOCK),
+                        });
+                    }
                 }
                 S::Base::enter(Softmax {
                     scores: scores.as_ptr(),

@@ -6,7 +6,7 @@ use turnwise_core::{Error, vectors::cosine};
 
 use crate::{
     Batch, CpuEngine, InputVectors, Network, Precision, Sequence, SimdChoice, SimdLevel,
-    network::{Activation, Shape, Table},
+    network::{Activation, RelativeBias, Shape, Table},
     reference,
 };
 
@@ -124,6 +124,38 @@ fn all_embedding_tables_are_used() {
     assert!(worst < 5e-6, "{worst}");
 }
 
+/// Adds a relative position bias with pseudo-random numbers.
+fn with_bias(mut network: Network) -> Network {
+    let heads = network.shape.heads;
+    let data = (0..RelativeBias::BUCKETS * heads).map(|i| 2.0 * (i as f32 * 1.7).sin()).collect();
+    network.relative_bias = Some(RelativeBias { heads, data });
+    network
+}
+
+#[test]
+fn a_relative_position_bias_is_added_to_the_scores() {
+    for (shape, layers) in
+        [(shape(24, 3, 50, Activation::Gelu), 3), (shape(128, 2, 130, Activation::GeluTanh), 1)]
+    {
+        let network = with_bias(Network::random(shape, layers, 60, 210, 5));
+        let sequences = [1, 2, 3, 17, 40, 64, 65, 210, 1].map(|n| sequence(n, 60));
+        for level in SimdLevel::here() {
+            let engine = engine(&network, Precision::F32, level);
+            let worst = distance(&network, &engine, &sequences);
+            assert!(worst < 1e-5, "{level}: {worst}");
+        }
+    }
+    let network = with_bias(Network::random(shape(16, 2, 32, Activation::Relu), 1, 20, 10, 11));
+    let mut long = sequence(11, 20);
+    long.positions = Some(vec![0; 11]);
+    let engine = CpuEngine::new(&network, Precision::F32, SimdChoice::Auto).unwrap();
+    let error = engine.run(&Batch::new(&[&long]), &[1], &mut |_, _| ()).unwrap_err();
+    assert!(error.to_string().contains("11 tokens; the maximum of the model is 10"), "{error}");
+    let mut broken = network;
+    broken.relative_bias.as_mut().unwrap().data.pop();
+    assert!(CpuEngine::new(&broken, Precision::F32, SimdChoice::Auto).is_err());
+}
+
 #[test]
 fn results_are_identical_with_any_number_of_threads() {
     let network = Network::random(shape(384, 12, 1536, Activation::Gelu), 2, 60, 120, 8);
@@ -197,17 +229,19 @@ fn first_tokens_have_the_states_that_a_run_over_all_tokens_gives_them() {
 
 #[test]
 fn lower_precisions_are_close_to_f32() {
-    let network = Network::random(shape(96, 3, 384, Activation::Gelu), 4, 60, 50, 9);
-    let sequences: Vec<Sequence> = (1..40).map(|n| sequence(n, 60)).collect();
-    let expected = last(&engine(&network, Precision::F32, SimdLevel::Portable), 4, &sequences);
-    for level in SimdLevel::here() {
-        for (precision, near) in
-            [(Precision::Bf16, 0.9999), (Precision::Int16, 0.999_999), (Precision::Int8, 0.99)]
-        {
-            let got = last(&engine(&network, precision, level), 4, &sequences);
-            let rows = expected.chunks(96).zip(got.chunks(96));
-            let least = rows.map(|(a, b)| cosine(a, b)).fold(1.0, f32::min);
-            assert!(least > near, "{precision} at {level}: {least}");
+    let plain = Network::random(shape(96, 3, 384, Activation::Gelu), 4, 60, 50, 9);
+    for network in [plain.clone(), with_bias(plain)] {
+        let sequences: Vec<Sequence> = (1..40).map(|n| sequence(n, 60)).collect();
+        let expected = last(&engine(&network, Precision::F32, SimdLevel::Portable), 4, &sequences);
+        for level in SimdLevel::here() {
+            for (precision, near) in
+                [(Precision::Bf16, 0.9999), (Precision::Int16, 0.999_999), (Precision::Int8, 0.99)]
+            {
+                let got = last(&engine(&network, precision, level), 4, &sequences);
+                let rows = expected.chunks(96).zip(got.chunks(96));
+                let least = rows.map(|(a, b)| cosine(a, b)).fold(1.0, f32::min);
+                assert!(least > near, "{precision} at {level}: {least}");
+            }
         }
     }
 }

@@ -2,7 +2,11 @@
 //!
 //! The backward pass computes the attention weights again, so the forward pass saves nothing.
 
-use crate::training::{Dropout, LANES, activation, sum, vectorized};
+use crate::{
+    attention::DistanceBias,
+    network::RelativeBias,
+    training::{Dropout, LANES, activation, sum, vectorized},
+};
 
 /// Input of attention for one sequence.
 #[derive(Debug, Clone, Copy)]
@@ -15,6 +19,8 @@ pub struct Attended<'a> {
     pub width: usize,
     /// Dropout of the attention weights.
     pub dropout: Option<Dropout>,
+    /// Bias of the scores by distance, if the network has one.
+    pub bias: Option<&'a DistanceBias>,
 }
 
 /// Number of query tokens that are processed together (a group). They share the loaded keys and values.
@@ -52,6 +58,8 @@ struct BackwardWorkspace {
     /// Gradients with respect to the attention weights of the current group, later replaced by those with respect to
     /// the scores.
     weight_gradients: Vec<f32>,
+    /// Gradients with respect to the bias of the current head, by distance.
+    grad_bias: Vec<f32>,
 }
 
 impl Workspace {
@@ -184,6 +192,10 @@ impl Attended<'_> {
         combine::<T>(&mut workspace.weights, &workspace.queries, &workspace.keys_by_column, row, size);
         for t in 0..T {
             let weights = &mut workspace.weights[t * row..][..row];
+            if let Some(bias) = self.bias {
+                let bias = bias.row(head, first + t, tokens);
+                weights.iter_mut().zip(bias).for_each(|(score, bias)| *score += bias);
+            }
             let mut most = f32::MIN;
             for weight in &weights[..tokens] {
                 most = if *weight > most { *weight } else { most };
@@ -269,6 +281,10 @@ impl Attended<'_> {
                     weight_gradients[lane] = weight_gradients[lane] * used[lane] - weights[lane] * mean;
                 }
             }
+            if self.bias.is_some() {
+                let to = &mut back.grad_bias[tokens - 1 - (first + t)..];
+                to.iter_mut().zip(&weight_gradients[..tokens]).for_each(|(to, from)| *to += from);
+            }
         }
         combine::<T>(&mut workspace.out, &back.weight_gradients, &workspace.keys, column, tokens);
         let scale = 1.0 / (size as f32).sqrt();
@@ -289,6 +305,7 @@ impl Attended<'_> {
 pub fn attend(of: &Attended, out: &mut [f32]) {
     let (tokens, size) = (of.tokens(), of.size());
     assert!(of.projected.len() == tokens * 3 * of.width && out.len() == tokens * of.width);
+    assert!(of.bias.is_none_or(|bias| bias.fits(of.heads, tokens)));
     if tokens == 0 {
         return;
     }
@@ -306,10 +323,18 @@ pub fn attend(of: &Attended, out: &mut [f32]) {
 }
 
 /// Writes the gradients with respect to the queries, keys and values to `grad_projected`, in the layout of
-/// [`Attended::projected`]. `gradient` is the gradient with respect to the attention output.
-pub fn attend_backward(of: &Attended, gradient: &[f32], grad_projected: &mut [f32]) {
+/// [`Attended::projected`]. `gradient` is the gradient with respect to the attention output. If there is a bias, adds the
+/// gradient with respect to the table of [`RelativeBias`] to `grad_bias`.
+pub fn attend_backward(
+    of: &Attended,
+    gradient: &[f32],
+    grad_projected: &mut [f32],
+    grad_bias: Option<&mut [f32]>,
+) {
     let (tokens, size) = (of.tokens(), of.size());
     assert!(gradient.len() == tokens * of.width && grad_projected.len() == of.projected.len());
+    assert!(of.bias.is_none_or(|bias| bias.fits(of.heads, tokens)));
+    let mut grad_bias = grad_bias.filter(|_| of.bias.is_some());
     if tokens == 0 {
         return;
     }
@@ -319,6 +344,7 @@ pub fn attend_backward(of: &Attended, gradient: &[f32], grad_projected: &mut [f3
         grad_values: vec![0.0; workspace.keys.len()],
         gradients: vec![0.0; workspace.queries.len()],
         weight_gradients: vec![0.0; workspace.weights.len()],
+        grad_bias: if of.bias.is_some() { vec![0.0; 2 * tokens - 1] } else { Vec::new() },
     };
     vectorized(
         #[inline(always)]
@@ -329,10 +355,14 @@ pub fn attend_backward(of: &Attended, gradient: &[f32], grad_projected: &mut [f3
                 of.gather(2, head, &mut workspace.values, values_by_column, workspace.row);
                 back.grad_keys.fill(0.0);
                 back.grad_values.fill(0.0);
+                back.grad_bias.fill(0.0);
                 each_group!(tokens, first, T, {
                     let group = (first, head);
                     of.backward_group::<T>(group, gradient, &mut workspace, &mut back, grad_projected)
                 });
+                if let Some(of_table) = &mut grad_bias {
+                    RelativeBias::add_gradient(of_table, head, &back.grad_bias);
+                }
                 for token in 0..tokens {
                     for (part, from) in [(1, &back.grad_keys), (2, &back.grad_values)] {
                         let at = of.place(token, part, head);

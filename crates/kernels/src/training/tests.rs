@@ -1,7 +1,7 @@
 //! Compares each backward pass with finite differences of the forward pass. The sizes are not multiples of the number
 //! of lanes.
 
-use crate::training::*;
+use crate::{DistanceBias, network::RelativeBias, training::*};
 
 /// Returns `n` pseudo-random numbers between -1 and 1.
 fn numbers(n: usize, seed: u32) -> Vec<f32> {
@@ -92,15 +92,24 @@ fn attention_gradients_agree_with_finite_differences() {
     let (tokens, heads, width) = (19, 3, 24);
     let projected = numbers(tokens * 3 * width, 1);
     let g = numbers(tokens * width, 2);
-    for dropout in [None, Some(Dropout::new(0.2, 4))] {
-        let loss = |projected: &[f32]| {
+    let data = numbers(RelativeBias::BUCKETS * heads, 3);
+    let with_dropout = Some(Dropout::new(0.2, 4));
+    for (dropout, has_bias) in [(None, false), (with_dropout, false), (None, true), (with_dropout, true)] {
+        let loss = |projected: &[f32], data: &[f32]| {
+            let bias = DistanceBias::new(&RelativeBias { heads, data: data.to_vec() }, tokens + 5);
             let mut out = vec![0.0; tokens * width];
-            attend(&Attended { projected, heads, width, dropout }, &mut out);
+            let bias = has_bias.then_some(&bias);
+            attend(&Attended { projected, heads, width, dropout, bias }, &mut out);
             dot(&out, &g)
         };
-        let mut gradient = vec![0.0; projected.len()];
-        attend_backward(&Attended { projected: &projected, heads, width, dropout }, &g, &mut gradient);
-        check(&projected, &gradient, loss);
+        let bias = DistanceBias::new(&RelativeBias { heads, data: data.clone() }, tokens);
+        let bias = has_bias.then_some(&bias);
+        let (mut gradient, mut of_bias) = (vec![0.0; projected.len()], vec![0.0; data.len()]);
+        let of = Attended { projected: &projected, heads, width, dropout, bias };
+        attend_backward(&of, &g, &mut gradient, Some(&mut of_bias));
+        check(&projected, &gradient, |projected| loss(projected, &data));
+        check(&data, &of_bias, |data| loss(&projected, data));
+        assert_eq!(of_bias.iter().any(|gradient| *gradient != 0.0), has_bias);
     }
 }
 
@@ -109,7 +118,7 @@ fn attention_is_a_weighted_mean_of_values() {
     let (tokens, heads, width) = (5, 2, 8);
     let projected = numbers(tokens * 3 * width, 7);
     let mut out = vec![0.0; tokens * width];
-    attend(&Attended { projected: &projected, heads, width, dropout: None }, &mut out);
+    attend(&Attended { projected: &projected, heads, width, dropout: None, bias: None }, &mut out);
     for token in 0..tokens {
         for head in 0..heads {
             let of = |t: usize, part: usize, c: usize| f64::from(projected[t * 24 + part * 8 + head * 4 + c]);

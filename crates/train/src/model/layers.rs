@@ -8,7 +8,7 @@ use crate::{
     ops::{add_norm, attention, dropout, linear},
 };
 use turnwise_core::error::{Error, Result};
-use turnwise_encoder::network::{self, Embeddings, Linear, Network, Norm, Shape, Table};
+use turnwise_encoder::network::{self, Embeddings, Linear, Network, Norm, RelativeBias, Shape, Table};
 
 /// Builder that creates tensors from the weights of a network, and collects the trained tensors as parameters.
 pub(super) struct Maker<'a> {
@@ -89,6 +89,11 @@ impl<'a> Maker<'a> {
         })
     }
 
+    pub(super) fn relative_bias(&mut self, bias: &RelativeBias, trained: bool) -> Result<Tensor> {
+        let shape = [RelativeBias::BUCKETS, bias.heads];
+        self.tensor(format!("{RELATIVE_BIAS}{TABLE}"), bias.data.clone(), &shape, trained)
+    }
+
     pub(super) fn tables(&mut self, e: &Embeddings, trained: bool) -> Result<Tables> {
         let mut table = |name: &str, table: &Table| self.table(name, table, trained);
         Ok(Tables {
@@ -105,6 +110,7 @@ impl<'a> Maker<'a> {
 const WEIGHT: &str = ".weight";
 const BIAS: &str = ".bias";
 const TABLE: &str = ".table";
+const RELATIVE_BIAS: &str = "relative_bias";
 
 /// Writes the values of a parameter into a network. Returns an error if the network has no parameter with this name and
 /// this number of values.
@@ -140,6 +146,9 @@ fn targets<'n>(network: &'n mut Network, name: &str) -> Option<Vec<&'n mut Vec<f
         };
         return Some(vec![&mut table.data]);
     }
+    if name.strip_suffix(TABLE) == Some(RELATIVE_BIAS) {
+        return Some(vec![&mut network.relative_bias.as_mut()?.data]);
+    }
     let (number, part) = name.strip_prefix("layer.")?.split_once('.')?;
     let layer = network.layers.get_mut(number.parse::<usize>().ok()?)?;
     Some(match part {
@@ -159,11 +168,23 @@ fn targets<'n>(network: &'n mut Network, name: &str) -> Option<Vec<&'n mut Vec<f
     })
 }
 
+/// Returns the relative position bias for sequences of at most `tokens` tokens, with the shape (1, heads, tokens, tokens).
+pub(super) fn score_bias(table: &Tensor, tokens: usize) -> Candle<Tensor> {
+    let (buckets, heads) = table.dims2()?;
+    debug_assert_eq!(buckets, RelativeBias::BUCKETS);
+    let distances = (0..tokens as isize).flat_map(|query| (0..tokens as isize).map(move |key| key - query));
+    let rows: Vec<u32> = distances.map(|distance| RelativeBias::bucket(distance) as u32).collect();
+    let rows = Tensor::from_vec(rows, tokens * tokens, table.device())?;
+    let bias = table.index_select(&rows, 0)?.reshape((tokens, tokens, heads))?;
+    bias.permute((2, 0, 1))?.unsqueeze(0)?.contiguous()
+}
+
 impl Layer {
-    /// Runs the layer on candle tensors, so that candle records the autograd graph.
+    /// Runs the layer on candle tensors, so that candle records the autograd graph. `bias` is the result of
+    /// [`score_bias`].
     pub(super) fn run(
         &self,
-        x: &Tensor,
+        (x, bias): (&Tensor, Option<&Tensor>),
         packed: &Packed,
         shape: &Shape,
         number: usize,
@@ -178,7 +199,9 @@ impl Layer {
             add_norm(x, y, &norm.to_dtype(dtype)?, shape.norm_epsilon, dropped(site))
         };
         let projected = linear(x, &self.projection, None)?;
-        let context = attention(&projected, &packed.lengths, shape.heads, dropped(Site::Attention))?;
+        let bias = bias.map(|bias| bias.to_dtype(dtype)).transpose()?;
+        let context =
+            attention(&projected, &packed.lengths, shape.heads, bias.as_ref(), dropped(Site::Attention))?;
         let context = linear(&context, &self.context, None)?;
         let x = norm(x, &context, &self.context_norm, Site::Context)?;
         let inner = linear(&x, &self.inner, Some(shape.activation))?;

@@ -15,15 +15,17 @@ use candle_core::{DType, Device, Tensor, Var};
 
 use crate::{device, gradients::Gradients, ops::values_of};
 use frozen::Frozen;
-use layers::{Layer, Maker, Tables};
+use layers::{Layer, Maker, Tables, score_bias};
 use pass::{BufferPool, GradientMap, PassConfig, SavedEmbeddings, SavedLayer};
 use turnwise_core::error::{Error, Result};
-use turnwise_encoder::Network;
+use turnwise_encoder::{Network, network::RelativeBias};
+use turnwise_kernels::DistanceBias;
 
 /// Settings of the frozen layers of a network, which are not trained.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Freezing {
-    /// Number of frozen layers, counted from the embeddings upward. If it is above 0, the embeddings are frozen, too.
+    /// Number of frozen layers, counted from the embeddings upward. If it is above 0, the embeddings are frozen, too. A
+    /// relative position bias is frozen with the embeddings.
     pub layers: usize,
     /// True to freeze the embeddings even if no layer is frozen.
     pub embeddings: bool,
@@ -43,6 +45,8 @@ pub struct Trainable {
     /// The original network. It provides all weights that are not trained.
     start: Network,
     bottom: Bottom,
+    /// Table of the relative position bias, which all layers share; `None` if the network has none.
+    relative_bias: Option<Tensor>,
     layers: Vec<Layer>,
     /// Number of transformer layers in `bottom`.
     below: usize,
@@ -142,6 +146,8 @@ impl Trainable {
             Some(memory) => Bottom::Frozen(Box::new(Frozen::new(&network, freezing.layers, memory)?)),
             None => Bottom::Tables(Box::new(make.tables(&network.embeddings, !fixed)?)),
         };
+        let relative_bias = network.relative_bias.as_ref();
+        let relative_bias = relative_bias.map(|bias| make.relative_bias(bias, !fixed)).transpose()?;
         let below = if cache.is_some() { freezing.layers } else { 0 };
         let layers = network.layers.iter().enumerate().skip(below);
         let layers: Vec<Layer> =
@@ -150,6 +156,7 @@ impl Trainable {
         Ok(Trainable {
             start: network,
             bottom,
+            relative_bias,
             layers,
             below,
             freezing,
@@ -198,6 +205,8 @@ impl Trainable {
                 backward_data: BackwardData::Graph(graph),
             });
         }
+        let bias = self.distance_bias(packed)?;
+        let config = |dropout| self.config(packed, bias.as_ref(), dropout);
         let (mut x, embedded) = match &self.bottom {
             Bottom::Frozen(frozen) => {
                 if replaced.is_some() || wants_first {
@@ -208,7 +217,7 @@ impl Trainable {
                 (states, None)
             }
             Bottom::Tables(tables) => {
-                let config = self.config(packed, self.embedding_dropout(dropout.as_ref()));
+                let config = config(self.embedding_dropout(dropout.as_ref()));
                 let (x, embedded) = pass::embed(tables, replaced, &config).map_err(device::error)?;
                 (x, Some(embedded))
             }
@@ -218,7 +227,7 @@ impl Trainable {
         };
         let (mut saved, mut first) = (Vec::with_capacity(self.layers.len()), None);
         for (n, layer) in self.layers.iter().enumerate() {
-            let config = self.config(packed, dropout.as_ref().filter(|_| self.is_trained(n)));
+            let config = config(dropout.as_ref().filter(|_| self.is_trained(n)));
             let (out, activations) =
                 pass::forward(layer, self.number(n), x, &config).map_err(device::error)?;
             saved.push(activations);
@@ -249,23 +258,32 @@ impl Trainable {
             }
             BackwardData::Saved(embedded, saved) => (embedded, saved),
         };
+        let bias = self.distance_bias(pass.packed)?;
+        let config = |dropout| self.config(pass.packed, bias.as_ref(), dropout);
         let backward = || {
             let of_last = of_states.last.contiguous()?;
             let mut gradient = self.buffers.take(of_last.elem_count());
             gradient.copy_from_slice(values_of(&of_last).get()?);
             let (mut gradients, mut of_vectors) = (GradientMap::new(), None);
+            let trained_bias = self.relative_bias.as_ref().filter(|_| !self.freezing.fixes_embeddings());
+            let mut of_bias = trained_bias.map(|table| vec![0.0; table.elem_count()]);
             for ((n, layer), saved) in self.layers.iter().enumerate().zip(saved).rev() {
                 if let Some(of_first) = of_states.first.as_ref().filter(|_| self.number(n) == 1) {
                     let of_first = of_first.contiguous()?;
                     let of_first = values_of(&of_first);
                     gradient.iter_mut().zip(of_first.get()?).for_each(|(sum, more)| *sum += more);
                 }
-                let config = self.config(pass.packed, pass.dropout.as_ref().filter(|_| self.is_trained(n)));
-                gradient = pass::backward(layer, self.number(n), saved, gradient, &config, &mut gradients)?;
+                let config = config(pass.dropout.as_ref().filter(|_| self.is_trained(n)));
+                let layer = (layer, self.number(n));
+                let of_bias = of_bias.as_deref_mut();
+                gradient = pass::backward(layer, saved, gradient, &config, &mut gradients, of_bias)?;
+            }
+            if let (Some(table), Some(of_bias)) = (trained_bias, of_bias) {
+                pass::store(&mut gradients, table, of_bias)?;
             }
             match (&self.bottom, embedded) {
                 (Bottom::Tables(tables), Some(embedded)) => {
-                    let config = self.config(pass.packed, self.embedding_dropout(pass.dropout.as_ref()));
+                    let config = config(self.embedding_dropout(pass.dropout.as_ref()));
                     of_vectors = pass::embed_backward(
                         tables,
                         embedded,
@@ -317,10 +335,13 @@ impl Trainable {
                     .map_err(device::error)?
             }
         };
+        let longest = packed.lengths.iter().copied().max().unwrap_or(0);
+        let bias = self.relative_bias.as_ref().map(|table| score_bias(table, longest));
+        let bias = bias.transpose().map_err(device::error)?;
         for (n, layer) in self.layers.iter().enumerate() {
             let dropout = dropout.filter(|_| self.is_trained(n));
             x = layer
-                .run(&x, packed, &self.start.shape, self.number(n), dropout, self.dtype)
+                .run((&x, bias.as_ref()), packed, &self.start.shape, self.number(n), dropout, self.dtype)
                 .map_err(device::error)?;
             if wants_first && self.number(n) == 1 {
                 first = Some(x.to_dtype(DType::F32).map_err(device::error)?);
@@ -345,8 +366,23 @@ impl Trainable {
         self.below + n + 1
     }
 
-    fn config<'a>(&'a self, packed: &'a Packed, dropout: Option<&'a DropoutConfig>) -> PassConfig<'a> {
-        PassConfig { shape: &self.start.shape, packed, dropout, buffers: &self.buffers }
+    fn config<'a>(
+        &'a self,
+        packed: &'a Packed,
+        bias: Option<&'a DistanceBias>,
+        dropout: Option<&'a DropoutConfig>,
+    ) -> PassConfig<'a> {
+        PassConfig { shape: &self.start.shape, packed, bias, dropout, buffers: &self.buffers }
+    }
+
+    /// Returns the current relative position bias, for the sequences of a batch.
+    fn distance_bias(&self, packed: &Packed) -> Result<Option<DistanceBias>> {
+        let Some(table) = &self.relative_bias else { return Ok(None) };
+        let longest = packed.lengths.iter().copied().max().unwrap_or(0);
+        let table = values_of(table);
+        let data = table.get().map_err(device::error)?.to_vec();
+        let bias = RelativeBias { heads: self.start.shape.heads, data };
+        Ok(Some(DistanceBias::new(&bias, longest)))
     }
 
     /// Returns the network with the current parameters.

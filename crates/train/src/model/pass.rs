@@ -18,6 +18,7 @@ use super::{
 };
 use crate::ops::{Dropout, attention::Attention, drop_of, linear, norm::Normed, values_of};
 use turnwise_encoder::network::Shape;
+use turnwise_kernels::DistanceBias;
 
 /// Gradients of the parameters, by tensor id.
 pub(super) type GradientMap = HashMap<TensorId, Tensor>;
@@ -26,6 +27,7 @@ pub(super) type GradientMap = HashMap<TensorId, Tensor>;
 pub(super) struct PassConfig<'a> {
     pub(super) shape: &'a Shape,
     pub(super) packed: &'a Packed,
+    pub(super) bias: Option<&'a DistanceBias>,
     pub(super) dropout: Option<&'a DropoutConfig>,
     pub(super) buffers: &'a BufferPool,
 }
@@ -39,10 +41,11 @@ impl PassConfig<'_> {
         Normed { epsilon: self.shape.norm_epsilon, dropped: self.dropped(layer, site) }
     }
 
-    fn attention(&self, layer: usize) -> Attention {
+    fn attention(&self, layer: usize) -> Attention<'_> {
         Attention {
             lengths: self.packed.lengths.clone(),
             heads: self.shape.heads,
+            bias: self.bias,
             dropped: self.dropped(layer, Site::Attention),
         }
     }
@@ -82,7 +85,7 @@ fn input_gradient(
     Ok(())
 }
 
-fn store(gradients: &mut GradientMap, of: &Tensor, numbers: Vec<f32>) -> Candle<()> {
+pub(super) fn store(gradients: &mut GradientMap, of: &Tensor, numbers: Vec<f32>) -> Candle<()> {
     gradients.insert(of.id(), Tensor::from_vec(numbers, of.shape(), of.device())?);
     Ok(())
 }
@@ -146,16 +149,16 @@ pub(super) fn forward(
 }
 
 /// Runs the backward pass of a layer. `gradient` is the gradient of its output. Returns the gradient of its input, and
-/// adds the gradients of its parameters to `gradients`.
+/// adds the gradients of its parameters to `gradients` and that of the relative position bias to `of_bias`.
 ///
 /// The saved activations go back to the buffer pool.
 pub(super) fn backward(
-    layer: &Layer,
-    number: usize,
+    (layer, number): (&Layer, usize),
     saved: SavedLayer,
     gradient: Vec<f32>,
     config: &PassConfig,
     gradients: &mut GradientMap,
+    of_bias: Option<&mut [f32]>,
 ) -> Candle<Vec<f32>> {
     let (width, between) = (config.shape.hidden, config.shape.intermediate);
     // Each gradient has the name of the activation that it belongs to.
@@ -189,7 +192,7 @@ pub(super) fn backward(
     let mut attended = middle;
     input_gradient(&layer.context, &context, &mut attended, false)?;
     let mut projected = config.rows(3 * width);
-    config.attention(number).backward(&saved.projected, width, &attended, &mut projected);
+    config.attention(number).backward(&saved.projected, width, &attended, &mut projected, of_bias);
     parameter_gradients(&saved.x, &layer.projection, &projected, gradients)?;
     input_gradient(&layer.projection, &projected, &mut x, true)?;
     config.buffers.give([projected, attended, context]);

@@ -13,6 +13,15 @@ fn network() -> Network {
     Network::random(small_shape(), 3, 50, 40, 3)
 }
 
+/// Returns networks without and with a relative position bias.
+fn networks() -> [Network; 2] {
+    let mut with_bias = network();
+    let heads = with_bias.shape.heads;
+    let data = (0..RelativeBias::BUCKETS * heads).map(|i| (i as f32 * 1.7).sin()).collect();
+    with_bias.relative_bias = Some(RelativeBias { heads, data });
+    [network(), with_bias]
+}
+
 fn sequences() -> Vec<Sequence> {
     [5u32, 1, 30].iter().map(|n| Sequence::new((0..*n).map(|i| (i * 7 + n) % 50).collect())).collect()
 }
@@ -22,20 +31,30 @@ fn flat(t: &Tensor) -> Vec<f32> {
 }
 
 fn trainable(layers: usize, embeddings: bool) -> Trainable {
+    trainable_of(network(), layers, embeddings)
+}
+
+fn trainable_of(network: Network, layers: usize, embeddings: bool) -> Trainable {
     let freezing = Freezing { layers, embeddings, memory: Some(1 << 20) };
-    Trainable::new(network(), freezing, &Device::Cpu, DType::F32).unwrap()
+    Trainable::new(network, freezing, &Device::Cpu, DType::F32).unwrap()
 }
 
 #[test]
 fn states_equal_those_of_the_inference_engine() {
-    let (network, sequences) = (network(), sequences());
-    let engine = CpuEngine::new(&network, Precision::F32, SimdChoice::Auto).unwrap();
+    for network in networks() {
+        states_of_a_network_equal_those_of_the_inference_engine(&network);
+    }
+}
+
+fn states_of_a_network_equal_those_of_the_inference_engine(network: &Network) {
+    let sequences = sequences();
+    let engine = CpuEngine::new(network, Precision::F32, SimdChoice::Auto).unwrap();
     let mut expected = Vec::new();
     let refs: Vec<&Sequence> = sequences.iter().collect();
     engine.run(&Batch::new(&refs), &[3], &mut |_, states| expected = states.to_vec()).unwrap();
     let packed = Packed::new(sequences);
     for (layers, embeddings) in [(0, false), (0, true), (1, true), (2, false)] {
-        let trainable = trainable(layers, embeddings);
+        let trainable = trainable_of(network.clone(), layers, embeddings);
         // In the second iteration, the outputs of the frozen layers come from the cache.
         for _ in 0..2 {
             let states = flat(&trainable.states(&packed, None).unwrap());
@@ -49,9 +68,16 @@ fn states_equal_those_of_the_inference_engine() {
 
 #[test]
 fn the_backward_pass_equals_the_graph_and_frozen_layers_have_no_gradient() {
+    for network in networks() {
+        the_backward_pass_of_a_network_equals_the_graph(&network);
+    }
+}
+
+fn the_backward_pass_of_a_network_equals_the_graph(network: &Network) {
     let packed = Packed::new(sequences());
-    for (layers, embeddings, count) in [(0, false, 3 + 1 + 3 * 10), (0, true, 3 * 10), (2, false, 10)] {
-        let trainable = trainable(layers, embeddings);
+    let all = 3 + 1 + 3 * 10 + usize::from(network.relative_bias.is_some());
+    for (layers, embeddings, count) in [(0, false, all), (0, true, 3 * 10), (2, false, 10)] {
+        let trainable = trainable_of(network.clone(), layers, embeddings);
         let names: Vec<&str> = trainable.parameters().iter().map(|p| p.name.as_str()).collect();
         assert_eq!(names.len(), count, "{names:?}");
         let dropout = DropoutConfig { probability: 0.1, key: 5 };
@@ -115,8 +141,9 @@ fn frozen_layers_have_no_dropout_in_the_graph_either() {
 
 #[test]
 fn the_network_contains_the_current_parameters() {
-    let trainable = trainable(0, false);
-    assert_eq!(trainable.network().unwrap(), network());
+    let [_, start] = networks();
+    let trainable = trainable_of(start.clone(), 0, false);
+    assert_eq!(trainable.network().unwrap(), start);
     for parameter in trainable.parameters() {
         let numbers = parameter.numbers().unwrap();
         parameter.set(numbers.iter().map(|n| n + 1.0).collect()).unwrap();
@@ -124,6 +151,8 @@ fn the_network_contains_the_current_parameters() {
     let changed = trainable.network().unwrap();
     assert_eq!(changed.layers[2].value.weight[3], network().layers[2].value.weight[3] + 1.0);
     assert_eq!(changed.embeddings.norm.bias[1], network().embeddings.norm.bias[1] + 1.0);
+    let bias = |network: &Network| network.relative_bias.as_ref().unwrap().data[5];
+    assert_eq!(bias(&changed), bias(&start) + 1.0);
     let again = Trainable::new(
         changed.clone(),
         Freezing { layers: 0, embeddings: false, memory: Some(0) },

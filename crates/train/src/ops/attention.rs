@@ -4,17 +4,22 @@ use std::sync::Arc;
 
 use candle_core::{D, Result, Tensor};
 use rayon::prelude::*;
-use turnwise_kernels::training::{self, Attended};
+use turnwise_kernels::{
+    DistanceBias,
+    training::{self, Attended},
+};
 
 use super::{Dropout, mask::attention_mask};
 
 /// Computes self-attention with candle's operations: pads the sequences to equal length and masks the padding.
 ///
-/// Each row of `projected` holds the concatenated query, key and value of one token.
+/// Each row of `projected` holds the concatenated query, key and value of one token. `bias` is added to the scores; its
+/// shape is (1, heads, longest, longest).
 pub fn attention(
     projected: &Tensor,
     lengths: &[usize],
     heads: usize,
+    bias: Option<&Tensor>,
     dropped: Option<Dropout>,
 ) -> Result<Tensor> {
     let (tokens, width) = projected.dims2()?;
@@ -37,7 +42,10 @@ pub fn attention(
     let part = |n: usize| rows.narrow(2, n, 1)?.squeeze(2)?.transpose(1, 2)?.contiguous();
     let (queries, keys, values) = ((part(0)? / (size as f64).sqrt())?, part(1)?, part(2)?);
     let mask = Tensor::from_vec(mask, (count, 1, 1, longest), device)?.to_dtype(dtype)?;
-    let scores = queries.matmul(&keys.t()?)?.broadcast_add(&mask)?;
+    let mut scores = queries.matmul(&keys.t()?)?.broadcast_add(&mask)?;
+    if let Some(bias) = bias {
+        scores = scores.broadcast_add(bias)?;
+    }
     let mut weights = candle_nn::ops::softmax(&scores, D::Minus1)?;
     if let Some(dropped) = dropped {
         let factors = attention_mask(dropped, lengths, heads, device)?;
@@ -50,53 +58,71 @@ pub fn attention(
 
 /// Self-attention on the CPU, without padding.
 #[derive(Debug, Clone)]
-pub(crate) struct Attention {
+pub(crate) struct Attention<'a> {
     pub(crate) lengths: Arc<[usize]>,
     pub(crate) heads: usize,
+    pub(crate) bias: Option<&'a DistanceBias>,
     pub(crate) dropped: Option<Dropout>,
 }
 
-impl Attention {
+impl Attention<'_> {
     /// Writes the attention output to `out`, one row of `width` elements per token.
     pub(crate) fn apply(&self, projected: &[f32], width: usize, out: &mut [f32]) {
-        self.each(projected, out, (width, width), |_, of, out| training::attend(of, out));
+        self.each(projected, out, None, (width, width), |_, of, out, _| training::attend(of, out));
     }
 
-    /// Writes the gradients with respect to the queries, keys and values to `of_projected`.
+    /// Writes the gradients with respect to the queries, keys and values to `of_projected`. Adds the gradient with
+    /// respect to the table of the relative position bias to `of_bias`, if there is one.
     pub(crate) fn backward(
         &self,
         projected: &[f32],
         width: usize,
         gradient: &[f32],
         of_projected: &mut [f32],
+        of_bias: Option<&mut [f32]>,
     ) {
-        self.each(projected, of_projected, (width, 3 * width), |first, of, out| {
+        // Every sequence has its own sum. The sums are added in a fixed order, so that the result does not depend on
+        // the threads.
+        let elements = of_bias.as_ref().map_or(0, |of_bias| of_bias.len());
+        let mut sums = vec![0.0; elements * self.lengths.len()];
+        self.each(projected, of_projected, Some(&mut sums), (width, 3 * width), |first, of, out, sum| {
             let rows = &gradient[first * width..][..out.len() / 3];
-            training::attend_backward(of, rows, out);
+            training::attend_backward(of, rows, out, Some(sum).filter(|sum| !sum.is_empty()));
         });
+        if let Some(of_bias) = of_bias.filter(|of_bias| !of_bias.is_empty()) {
+            for sum in sums.chunks_exact(elements) {
+                of_bias.iter_mut().zip(sum).for_each(|(to, from)| *to += from);
+            }
+        }
     }
 
-    /// Calls `f` for every sequence in parallel, with its first row, its rows of `projected` and its rows of `out`.
+    /// Calls `f` for every sequence in parallel, with its first row, its rows of `projected`, its rows of `out`, and its
+    /// part of `sums`, which has an equal part for each sequence.
     ///
     /// `numbers` is the row width of `out`.
     fn each(
         &self,
         projected: &[f32],
         out: &mut [f32],
+        sums: Option<&mut [f32]>,
         (width, numbers): (usize, usize),
-        f: impl Fn(usize, &Attended, &mut [f32]) + Sync,
+        f: impl Fn(usize, &Attended, &mut [f32], &mut [f32]) + Sync,
     ) {
         let mut jobs = Vec::with_capacity(self.lengths.len());
+        let mut sums = sums.unwrap_or_default();
+        let elements = sums.len() / self.lengths.len().max(1);
         let (mut projected, mut out, mut first) = (projected, out, 0);
         for (n, length) in self.lengths.iter().enumerate() {
             let (rows, more) = projected.split_at(length * 3 * width);
             let (to, rest) = std::mem::take(&mut out).split_at_mut(length * numbers);
-            jobs.push((n, first, rows, to));
-            (projected, out, first) = (more, rest, first + length);
+            let (sum, other_sums) = std::mem::take(&mut sums).split_at_mut(elements);
+            jobs.push((n, first, rows, to, sum));
+            (projected, out, sums, first) = (more, rest, other_sums, first + length);
         }
-        jobs.into_par_iter().for_each(|(n, first, rows, out)| {
+        let (heads, bias) = (self.heads, self.bias);
+        jobs.into_par_iter().for_each(|(n, first, rows, out, sum)| {
             let dropout = self.dropped.map(|d| d.of(n as u32));
-            f(first, &Attended { projected: rows, heads: self.heads, width, dropout }, out);
+            f(first, &Attended { projected: rows, heads, width, dropout, bias }, out, sum);
         });
     }
 }

@@ -152,7 +152,7 @@ where
 
 /// Computes attention with the CPU kernels, for two heads of width 4.
 fn attended(lengths: &Arc<[usize]>, dropped: Option<Dropout>, x: &Tensor) -> Result<Tensor> {
-    let with = Attention { lengths: lengths.clone(), heads: 2, dropped };
+    let with = Attention { lengths: lengths.clone(), heads: 2, bias: None, dropped };
     let back = with.clone();
     x.apply_op1(Ours {
         forward: move |x: &[f32]| {
@@ -162,7 +162,7 @@ fn attended(lengths: &Arc<[usize]>, dropped: Option<Dropout>, x: &Tensor) -> Res
         },
         back: move |x: &[f32], gradient: &[f32]| {
             let mut of_x = vec![0.0; x.len()];
-            back.backward(x, 8, gradient, &mut of_x);
+            back.backward(x, 8, gradient, &mut of_x, None);
             of_x
         },
     })
@@ -175,7 +175,7 @@ fn attention_stays_within_sequences() {
         check(
             &[numbers((11, 24), 1)],
             |t| attended(&lengths, dropped, &t[0]),
-            |t| attention::attention(&t[0], &lengths, 2, dropped),
+            |t| attention::attention(&t[0], &lengths, 2, None, dropped),
         );
     }
     let whole = flat(&attended(&lengths, None, &numbers((11, 24), 1)).unwrap());

@@ -86,6 +86,23 @@ impl Builder {
         builder
     }
 
+    pub fn mpnet() -> Self {
+        let config = json!({
+            "model_type": "mpnet", "architectures": ["MPNetForMaskedLM"], "hidden_size": HIDDEN,
+            "num_hidden_layers": LAYERS, "num_attention_heads": 2, "intermediate_size": INTERMEDIATE,
+            "hidden_act": "gelu", "layer_norm_eps": 1e-5, "max_position_embeddings": POSITIONS,
+            "relative_attention_num_buckets": 32, "vocab_size": WORDS, "pad_token_id": 1, "bos_token_id": 0,
+        });
+        let mut builder = Builder::with(config, &MPNET_LAYER, "encoder.layer");
+        builder.tensor("encoder.relative_attention_bias.weight", &[32, 2]);
+        builder.tensor("pooler.dense.weight", &[HIDDEN, HIDDEN]);
+        builder.tensor("pooler.dense.bias", &[HIDDEN]);
+        let vocabulary =
+            ["<s>", "<pad>", "</s>", "<unk>", "[UNK]", "hello", "world", "##s", "a", "b", "c", "d", "<mask>"];
+        builder.write("vocab.txt", &(vocabulary.join("\n") + "\n"));
+        builder
+    }
+
     fn with(config: Value, layer: &[(&str, &[usize])], layers: &str) -> Self {
         let mut builder = Builder {
             folder: TempDir::new().unwrap(),
@@ -229,6 +246,16 @@ pub const BERT_LAYER: [(&str, &[usize]); 8] = [
     ("output.LayerNorm", &[HIDDEN]),
 ];
 
+pub const MPNET_LAYER: [(&str, &[usize]); 8] = [
+    ("attention.attn.q", &[HIDDEN, HIDDEN]),
+    ("attention.attn.k", &[HIDDEN, HIDDEN]),
+    ("attention.attn.v", &[HIDDEN, HIDDEN]),
+    ("attention.attn.o", &[HIDDEN, HIDDEN]),
+    ("attention.LayerNorm", &[HIDDEN]),
+    ("intermediate.dense", &[INTERMEDIATE, HIDDEN]),
+    ("output.dense", &[HIDDEN, INTERMEDIATE]),
+    ("output.LayerNorm", &[HIDDEN]),
+];
 pub const DISTIL_LAYER: [(&str, &[usize]); 8] = [
     ("attention.q_lin", &[HIDDEN, HIDDEN]),
     ("attention.k_lin", &[HIDDEN, HIDDEN]),

@@ -139,6 +139,24 @@ fn distilbert() {
 }
 
 #[test]
+fn mpnet() {
+    for prefix in ["", "mpnet."] {
+        let mut builder = Builder::mpnet();
+        builder.rename(|name| format!("{prefix}{name}"));
+        let folder = builder.open().unwrap();
+        let network = folder.network().unwrap();
+        check(&network, "encoder.layer", &MPNET_LAYER);
+        assert!(network.embeddings.types.is_none());
+        let bias = network.relative_bias.unwrap();
+        assert_eq!((bias.heads, bias.data), (2, numbers("encoder.relative_attention_bias.weight", 64)));
+        assert_eq!((network.shape.first_position, folder.config().max_tokens()), (2, POSITIONS - 2));
+        // WordPiece as in BERT, with the special tokens of RoBERTa. Unknown words have a token of their own.
+        let tokenizer = folder.tokenizer().unwrap();
+        assert_eq!(tokenizer.encode("Hello worlds nothing").unwrap().ids, [0, 5, 6, 7, 4, 2]);
+    }
+}
+
+#[test]
 fn old_files_name_only_a_class() {
     let mut builder = Builder::bert();
     builder.set("model_type", json!(null));

@@ -36,13 +36,17 @@ fn no_folder_and_no_model() {
 
 #[test]
 fn other_architectures() {
-    for name in
-        ["mpnet", "deberta-v2", "nomic_bert", "modernbert", "electra", "albert", "xlm-roberta-xl", "t5"]
-    {
+    for name in ["deberta-v2", "nomic_bert", "modernbert", "electra", "albert", "xlm-roberta-xl", "t5"] {
         let hint =
             refuses("model_type", json!(name), &[&format!("the architecture `{name}` is not supported")]);
-        assert!(hint.contains("bert, roberta, xlm-roberta, camembert, distilbert"), "{hint}");
+        assert!(hint.contains("bert, roberta, xlm-roberta, camembert, distilbert, mpnet"), "{hint}");
     }
+    let mut builder = Builder::mpnet();
+    builder.set("relative_attention_num_buckets", json!(64));
+    builder.refused(&["`relative_attention_num_buckets` is 64; only 32 is supported"]);
+    let mut builder = Builder::mpnet();
+    builder.tensors.remove("encoder.relative_attention_bias.weight");
+    builder.refused(&["the tensor `encoder.relative_attention_bias.weight` is missing"]);
     let mut builder = Builder::bert();
     builder.set("model_type", Value::Null);
     builder.set("architectures", json!(["BertGenerationEncoder"]));

@@ -46,6 +46,7 @@ fn round_trip(builder: &mut Builder, change: impl Fn(&mut Pipeline)) -> ModelFol
 fn every_architecture() {
     round_trip(&mut Builder::bert(), |_| {});
     round_trip(&mut Builder::distilbert(), |_| {});
+    round_trip(&mut Builder::mpnet(), |_| {});
     for kind in [Architecture::Roberta, Architecture::XlmRoberta, Architecture::Camembert] {
         let mut builder = Builder::roberta();
         builder.set("model_type", json!(kind.name()));
