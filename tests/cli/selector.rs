@@ -335,8 +335,10 @@ fn an_answer_that_several_turns_got_is_the_better_one() {
     t.ok("ingest -i chats chats.jsonl --no-encode");
     let found = t.json("respond -i chats parcel");
     let replies = found["replies"].as_array().unwrap();
-    let texts: Vec<&str> = replies.iter().map(|reply| reply["text"].as_str().unwrap()).collect();
-    assert_eq!(texts, ["It is on its way.", "No idea"]);
+    // The three turns have the same score, so either spelling of the answer can be the first.
+    let words = |reply: &Value| reply["text"].as_str().unwrap().replace(['.', '!'], "").to_lowercase();
+    let texts: Vec<String> = replies.iter().map(words).collect();
+    assert_eq!(texts, ["it is on its way", "no idea"]);
     for (reply, share) in replies.iter().zip([2.0 / 3.0, 1.0 / 3.0]) {
         assert!((reply["score"].as_f64().unwrap() - share).abs() < 1e-6, "{found}");
     }

@@ -251,7 +251,13 @@ fn outputs(
             "the selector read only the beginning of {}, because {}: {}…",
             counted(cut.len() as u64, "candidate"),
             if cut.len() == 1 { "it is too long" } else { "they are too long; the first one" },
-            first.trim().chars().take(SHOWN_CHARACTERS).collect::<String>()
+            first
+                .split_whitespace()
+                .collect::<Vec<_>>()
+                .join(" ")
+                .chars()
+                .take(SHOWN_CHARACTERS)
+                .collect::<String>()
         )
     });
     Ok((selected.outputs, Vec::from_iter(warnings)))

@@ -23,6 +23,9 @@ use turnwise_store::Snapshot;
 /// Maximum number of replies from which the random baseline is drawn, each from a different dialogue.
 const RANDOM_REPLIES: usize = 1_000;
 
+/// Maximum number of warnings about replies that are printed for a ranker.
+const SHOWN_WARNINGS: usize = 3;
+
 pub(super) fn run(args: &RespondBenchArgs, context: &Context<'_>) -> Result<()> {
     let open = |given: &String| -> Result<(String, Arc<Selector>)> {
         let (name, _) = encoders::find_selector(context, given)?;
@@ -168,7 +171,11 @@ impl<'a> Bench<'a> {
             progress.set(all.len() as u64, all.len() as u64);
         }
         drop(progress);
-        warnings.iter().for_each(|warning| printer.warn(format!("{ranker}: {warning}")));
+        let shown = if warnings.len() > SHOWN_WARNINGS + 1 { SHOWN_WARNINGS } else { warnings.len() };
+        warnings.iter().take(shown).for_each(|warning| printer.warn(format!("{ranker}: {warning}")));
+        if shown < warnings.len() {
+            printer.warn(format!("{ranker}: {} more warnings", warnings.len() - shown));
+        }
         Ok(all)
     }
 
