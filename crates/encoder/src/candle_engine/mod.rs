@@ -15,6 +15,7 @@ mod layout;
 #[cfg(feature = "cuda")]
 mod pinned;
 mod staging;
+mod weights;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -22,6 +23,7 @@ use candle_core::{DType, Tensor};
 use layout::{Layout, Picked, Rows};
 use staging::{Indices, Numbers, Sent, Stage, Tables};
 use turnwise_core::error::{Error, Result};
+use weights::{Layer, Norm, TensorFactory};
 
 use crate::{
     Backend, Batch, Network, Pool, PoolRequest, Precision, Reduction, Sequence, Vectors,
@@ -47,28 +49,6 @@ pub struct CandleEngine {
     layers: Vec<Layer>,
     /// Lock that is held while a batch is computed, because the device may not have enough memory for two batches.
     turn: Mutex<()>,
-}
-
-struct Linear {
-    /// Transposed weight matrix, with one row per input dimension.
-    weight: Tensor,
-    bias: Tensor,
-}
-
-struct Norm {
-    weight: Tensor,
-    bias: Tensor,
-    epsilon: f32,
-}
-
-struct Layer {
-    /// Query, key and value, concatenated. The query is already multiplied by `1/√d`, where `d` is the head size.
-    qkv: Linear,
-    attention_output: Linear,
-    attention_norm: Norm,
-    intermediate: Linear,
-    output: Linear,
-    output_norm: Norm,
 }
 
 /// Locations of a batch's tables, such as token ids and positions, in the memory of the device.
@@ -381,73 +361,6 @@ impl Backend for CandleEngine {
 
     fn describe(&self) -> String {
         format!("{} on {} (candle)", self.dtype.as_str(), self.device)
-    }
-}
-
-impl Linear {
-    fn forward(&self, x: &Tensor) -> candle_core::Result<Tensor> {
-        x.matmul(&self.weight)?.broadcast_add(&self.bias)
-    }
-}
-
-impl Norm {
-    fn forward(&self, x: &Tensor) -> candle_core::Result<Tensor> {
-        candle_nn::ops::layer_norm(&x.contiguous()?, &self.weight, &self.bias, self.epsilon)
-    }
-}
-
-/// Creates tensors on a device.
-struct TensorFactory<'a> {
-    device: &'a Device,
-    dtype: DType,
-    epsilon: f32,
-}
-
-impl TensorFactory<'_> {
-    fn tensor(&self, data: &[f32], shape: impl Into<candle_core::Shape>) -> Result<Tensor> {
-        let make = || Tensor::from_slice(data, shape, self.device.inner())?.to_dtype(self.dtype);
-        make().map_err(|e| self.device.error(&e))
-    }
-
-    fn norm(&self, norm: &network::Norm) -> Result<Norm> {
-        Ok(Norm {
-            weight: self.tensor(&norm.weight, norm.weight.len())?,
-            bias: self.tensor(&norm.bias, norm.bias.len())?,
-            epsilon: self.epsilon,
-        })
-    }
-
-    fn relative_bias(&self, bias: &network::RelativeBias, tokens: usize) -> Result<Tensor> {
-        let mut all = Vec::with_capacity(bias.heads * tokens * tokens);
-        for head in 0..bias.heads {
-            let by_distance: Vec<f32> = bias.by_distance(head, tokens).collect();
-            (0..tokens).for_each(|query| all.extend_from_slice(&by_distance[tokens - 1 - query..][..tokens]));
-        }
-        self.tensor(&all, (1, bias.heads, tokens, tokens))
-    }
-
-    fn linear(&self, parts: &[(&network::Linear, f32)]) -> Result<Linear> {
-        let scaled = |numbers: fn(&network::Linear) -> &Vec<f32>| -> Vec<f32> {
-            parts.iter().flat_map(|(l, scale)| numbers(l).iter().map(move |v| v * scale)).collect()
-        };
-        let (weight, bias) = (scaled(|l| &l.weight), scaled(|l| &l.bias));
-        let inputs = parts.first().map_or(0, |(l, _)| l.inputs);
-        let outputs = bias.len();
-        let weight = self.tensor(&weight, (outputs, inputs))?;
-        let transposed = weight.t().and_then(|t| t.contiguous()).map_err(|e| self.device.error(&e))?;
-        Ok(Linear { weight: transposed, bias: self.tensor(&bias, outputs)? })
-    }
-
-    fn layer(&self, layer: &network::Layer, shape: &network::Shape) -> Result<Layer> {
-        let scale = 1.0 / ((shape.hidden / shape.heads) as f32).sqrt();
-        Ok(Layer {
-            qkv: self.linear(&[(&layer.query, scale), (&layer.key, 1.0), (&layer.value, 1.0)])?,
-            attention_output: self.linear(&[(&layer.attention_output, 1.0)])?,
-            attention_norm: self.norm(&layer.attention_norm)?,
-            intermediate: self.linear(&[(&layer.intermediate, 1.0)])?,
-            output: self.linear(&[(&layer.output, 1.0)])?,
-            output_norm: self.norm(&layer.output_norm)?,
-        })
     }
 }
 

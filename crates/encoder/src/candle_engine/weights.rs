@@ -1,0 +1,95 @@
+//! Weights of a network as tensors on a device.
+
+use candle_core::{DType, Tensor};
+use turnwise_core::error::Result;
+
+use crate::{candle_engine::Device, network};
+
+pub(super) struct Linear {
+    /// Transposed weight matrix, with one row per input dimension.
+    weight: Tensor,
+    bias: Tensor,
+}
+
+pub(super) struct Norm {
+    weight: Tensor,
+    bias: Tensor,
+    epsilon: f32,
+}
+
+pub(super) struct Layer {
+    /// Query, key and value, concatenated. The query is already multiplied by `1/√d`, where `d` is the head size.
+    pub(super) qkv: Linear,
+    pub(super) attention_output: Linear,
+    pub(super) attention_norm: Norm,
+    pub(super) intermediate: Linear,
+    pub(super) output: Linear,
+    pub(super) output_norm: Norm,
+}
+
+impl Linear {
+    pub(super) fn forward(&self, x: &Tensor) -> candle_core::Result<Tensor> {
+        x.matmul(&self.weight)?.broadcast_add(&self.bias)
+    }
+}
+
+impl Norm {
+    pub(super) fn forward(&self, x: &Tensor) -> candle_core::Result<Tensor> {
+        candle_nn::ops::layer_norm(&x.contiguous()?, &self.weight, &self.bias, self.epsilon)
+    }
+}
+
+/// Creates tensors on a device.
+pub(super) struct TensorFactory<'a> {
+    pub(super) device: &'a Device,
+    pub(super) dtype: DType,
+    pub(super) epsilon: f32,
+}
+
+impl TensorFactory<'_> {
+    pub(super) fn tensor(&self, data: &[f32], shape: impl Into<candle_core::Shape>) -> Result<Tensor> {
+        let make = || Tensor::from_slice(data, shape, self.device.inner())?.to_dtype(self.dtype);
+        make().map_err(|e| self.device.error(&e))
+    }
+
+    pub(super) fn norm(&self, norm: &network::Norm) -> Result<Norm> {
+        Ok(Norm {
+            weight: self.tensor(&norm.weight, norm.weight.len())?,
+            bias: self.tensor(&norm.bias, norm.bias.len())?,
+            epsilon: self.epsilon,
+        })
+    }
+
+    pub(super) fn relative_bias(&self, bias: &network::RelativeBias, tokens: usize) -> Result<Tensor> {
+        let mut all = Vec::with_capacity(bias.heads * tokens * tokens);
+        for head in 0..bias.heads {
+            let by_distance: Vec<f32> = bias.by_distance(head, tokens).collect();
+            (0..tokens).for_each(|query| all.extend_from_slice(&by_distance[tokens - 1 - query..][..tokens]));
+        }
+        self.tensor(&all, (1, bias.heads, tokens, tokens))
+    }
+
+    fn linear(&self, parts: &[(&network::Linear, f32)]) -> Result<Linear> {
+        let scaled = |numbers: fn(&network::Linear) -> &Vec<f32>| -> Vec<f32> {
+            parts.iter().flat_map(|(l, scale)| numbers(l).iter().map(move |v| v * scale)).collect()
+        };
+        let (weight, bias) = (scaled(|l| &l.weight), scaled(|l| &l.bias));
+        let inputs = parts.first().map_or(0, |(l, _)| l.inputs);
+        let outputs = bias.len();
+        let weight = self.tensor(&weight, (outputs, inputs))?;
+        let transposed = weight.t().and_then(|t| t.contiguous()).map_err(|e| self.device.error(&e))?;
+        Ok(Linear { weight: transposed, bias: self.tensor(&bias, outputs)? })
+    }
+
+    pub(super) fn layer(&self, layer: &network::Layer, shape: &network::Shape) -> Result<Layer> {
+        let scale = 1.0 / ((shape.hidden / shape.heads) as f32).sqrt();
+        Ok(Layer {
+            qkv: self.linear(&[(&layer.query, scale), (&layer.key, 1.0), (&layer.value, 1.0)])?,
+            attention_output: self.linear(&[(&layer.attention_output, 1.0)])?,
+            attention_norm: self.norm(&layer.attention_norm)?,
+            intermediate: self.linear(&[(&layer.intermediate, 1.0)])?,
+            output: self.linear(&[(&layer.output, 1.0)])?,
+            output_norm: self.norm(&layer.output_norm)?,
+        })
+    }
+}
