@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use turnwise_encoder::{
     Batch, Network, Precision, Sequence,
     cpu::{CpuEngine, SimdChoice, SimdLevel},
-    network::{Activation, Shape},
+    network::Shape,
 };
 
 const HIDDEN: usize = 384;
@@ -25,15 +25,7 @@ const ROUNDS: usize = 30;
 fn main() {
     let mut sizes = std::env::args().skip(1).filter_map(|a| a.parse::<usize>().ok());
     let (tokens, length) = (sizes.next().unwrap_or(256), sizes.next().unwrap_or(16));
-    let shape = Shape {
-        hidden: HIDDEN,
-        heads: 12,
-        intermediate: INNER,
-        activation: Activation::Gelu,
-        norm_epsilon: 1e-12,
-        first_position: 0,
-    };
-    let network = Network::random(shape, LAYERS, 1000, length.max(8), 1);
+    let network = Network::random(Shape::bert(HIDDEN, 12, INNER), LAYERS, 1000, length.max(8), 1);
     let sequences: Vec<Sequence> = (0..tokens / length)
         .map(|s| Sequence::new((0..length).map(|i| ((i * 7 + s * 13) % 1000) as u32).collect()))
         .collect();

@@ -118,6 +118,21 @@ fn mpnet() {
 }
 
 #[test]
+fn modernbert() {
+    agree("modernbert", "modernbert", 2);
+}
+
+#[test]
+fn nomic_bert() {
+    agree("nomic_bert", "nomic", 1);
+}
+
+#[test]
+fn gte() {
+    agree("gte", "gte", 1);
+}
+
+#[test]
 fn different_models_and_prompts_give_different_vectors() {
     let test = "different_models_and_prompts_give_different_vectors";
     let Some(models) = Models::find(test) else { return };

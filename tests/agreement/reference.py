@@ -103,6 +103,15 @@ def network(kind, tokenizer, seed):
         return transformers.DistilBertModel(config)
     if kind == "bert":
         return transformers.BertModel(transformers.BertConfig(max_position_embeddings=96, **WIDTHS, **common))
+    if kind == "modernbert":
+        config = transformers.ModernBertConfig(
+            max_position_embeddings=96, local_attention=12, global_attn_every_n_layers=2, cls_token_id=None,
+            sep_token_id=None, bos_token_id=None, eos_token_id=None, **WIDTHS, **common)
+        return transformers.ModernBertModel(config)
+    if kind == "nomic":
+        return transformers.NomicBertModel(transformers.NomicBertConfig(max_position_embeddings=96, **WIDTHS, **common))
+    if kind == "gte":
+        return transformers.GteModel(transformers.GteConfig(max_position_embeddings=96, **WIDTHS, **common))
     # Their positions begin behind the padding id.
     places = {"max_position_embeddings": 98, "type_vocab_size": 1, "bos_token_id": 0, "eos_token_id": 2}
     if kind == "mpnet":
@@ -127,7 +136,7 @@ def transformer(kind, learnt, folder, seed, length=None):
         model = network(kind, fast, seed)
         for name, parameter in model.named_parameters():
             # Biases and norms begin as zeros and ones, under which a swapped or forgotten one would not be seen.
-            if name.endswith("bias") or "LayerNorm" in name or "layer_norm" in name:
+            if name.endswith("bias") or "norm" in name.lower():
                 parameter.add_(torch.randn_like(parameter) * 0.2)
     model.save_pretrained(bare)
     fast.save_pretrained(bare)
@@ -167,6 +176,10 @@ def models(texts, folder):
     add("xlm-roberta-prompts", "xlm-roberta", grams, "mean", Normalize(), prompts={"query": "query: ", "passage": "passage: "})
     add("distilbert", "distilbert", pieces, "cls")
     add("mpnet", "mpnet", mpnet_pieces(texts), "mean", Normalize())
+    add("modernbert", "modernbert", pairs, "mean", Normalize())
+    add("modernbert-cls", "modernbert", pieces, "cls")
+    add("nomic", "nomic", pieces, "mean", Normalize())
+    add("gte", "gte", pieces, "cls", Normalize())
     for name, model in made.items():
         model.save(str(folder / name), create_model_card=False)
         # What a folder says counts, not what is in memory.

@@ -7,20 +7,12 @@ use turnwise_corpus::Dialogue;
 
 use crate::{
     DialogueOptions, EncodeStats, Encoded, Encoder, Fingerprint, TextOptions, TokenVectors, Vectors,
-    fingerprint::Fingerprinter,
-    network::{Activation, Shape},
+    fingerprint::Fingerprinter, network::Shape,
 };
 
 /// Shape of a small transformer. Its sizes are not multiples of 16, so SIMD code with 16 lanes has a remainder.
 pub fn small_shape() -> Shape {
-    Shape {
-        hidden: 24,
-        heads: 3,
-        intermediate: 40,
-        activation: Activation::Gelu,
-        norm_epsilon: 1e-12,
-        first_position: 0,
-    }
+    Shape::bert(24, 3, 40)
 }
 
 /// Width of the vectors.

@@ -7,10 +7,12 @@ use turnwise_core::{Error, Result};
 use crate::{
     Batch, Network, Precision, Sequence,
     attention::DistanceBias,
-    layer::{AddNorm, PackedLayer, PaddedNorm, Rows, Workspace, padded_norm},
+    layer::{PackedLayer, Positions, Rows, Workspace},
     network::{RelativeBias, Shape, Table},
+    norm::{AddNorm, PaddedNorm, padded_norm},
     pack::{GRAIN, f16_error},
     precision,
+    rotary::{Rotation, RotationTable},
     simd::{Simd, SimdChoice, SimdLevel, at_level},
     spread::Team,
 };
@@ -29,11 +31,40 @@ pub struct CpuEngine {
     embedder: Embedder,
     norm: PaddedNorm,
     biases: Option<DistanceBias>,
+    rotations: Option<Rotations>,
     layers: Vec<PackedLayer>,
+    final_norm: Option<PaddedNorm>,
     /// Number of multiplications per token in the largest matrix product.
     largest_step: usize,
     /// Pool of workspaces that are not in use.
     workspaces: Mutex<Vec<Workspace>>,
+}
+
+/// Rotary position embedding of a network.
+struct Rotations {
+    /// Rotations in layers without a window.
+    all: RotationTable,
+    /// Rotations in layers with a window; `None` if no layer has one.
+    window: Option<RotationTable>,
+    /// For each layer, true if it has a window.
+    has_window: Vec<bool>,
+}
+
+impl Rotations {
+    fn new(network: &Network) -> Option<Self> {
+        let (shape, rotary) = (&network.shape, network.shape.rotary?);
+        let has_window: Vec<bool> = network.layers.iter().map(|layer| layer.window.is_some()).collect();
+        let window = has_window.contains(&true);
+        Some(Rotations {
+            all: RotationTable::new(shape, rotary, false),
+            window: window.then(|| RotationTable::new(shape, rotary, true)),
+            has_window,
+        })
+    }
+
+    fn of_layer(&self, layer: usize) -> &RotationTable {
+        self.window.as_ref().filter(|_| self.has_window[layer]).unwrap_or(&self.all)
+    }
 }
 
 impl CpuEngine {
@@ -73,7 +104,9 @@ impl CpuEngine {
             embedder: Embedder::new(network),
             norm: padded_norm(&network.embeddings.norm, &network.shape),
             biases: network.relative_bias.as_ref().map(|bias| DistanceBias::new(bias, network.max_tokens())),
+            rotations: Rotations::new(network),
             layers: at_level!(level, pack::<_>(network, precision))?,
+            final_norm: network.final_norm.as_ref().map(|norm| padded_norm(norm, &network.shape)),
             largest_step: network.shape.hidden * network.shape.intermediate,
             workspaces: Mutex::default(),
         })
@@ -123,20 +156,32 @@ unsafe fn run<S: Simd>(
     }
     let x = &mut workspace.x.of_mut()[..tokens * stride];
     // SAFETY: the caller guarantees the processor features.
-    unsafe { AddNorm { x, y: None, stride, norm: &engine.norm }.run::<S::Base>() };
+    unsafe { AddNorm { x, y: None, to: None, stride, norm: &engine.norm }.run::<S::Base>() };
+    let positions: Vec<u32> = match engine.rotations {
+        Some(_) => batch.sequences.iter().flat_map(|s| engine.embedder.positions(s)).collect(),
+        None => Vec::new(),
+    };
     let mut wanted = layers.iter().copied().peekable();
     for done in 0..=engine.layers.len() {
         let rows = if layers.last() == Some(&done) { rows } else { Rows::All };
         if done > 0 {
             let (layer, lengths) = (&engine.layers[done - 1], batch.sequences.iter().map(|s| s.len()));
+            let table = engine.rotations.as_ref().map(|rotations| rotations.of_layer(done - 1));
+            let rotation = table.map(|table| Rotation { table, positions: &positions });
+            let positions = Positions { biases: engine.biases.as_ref(), rotation: rotation.as_ref() };
             // SAFETY: the caller guarantees the processor features.
-            unsafe { layer.run::<S>(workspace, lengths, (tokens, rows), engine.biases.as_ref(), team) };
+            unsafe { layer.run::<S>(workspace, lengths, (tokens, rows), positions, team) };
         }
         if wanted.next_if_eq(&done).is_some() {
             let count = match rows {
                 Rows::All => tokens,
                 Rows::First => batch.sequences.len(),
             };
+            if let Some(norm) = engine.final_norm.as_ref().filter(|_| done == engine.layers.len()) {
+                let x = &mut workspace.x.of_mut()[..count * stride];
+                // SAFETY: the caller guarantees the processor features.
+                unsafe { AddNorm { x, y: None, to: None, stride, norm }.run::<S::Base>() };
+            }
             hand_out(engine, workspace, count, &mut |states| take(done, states));
         }
         if wanted.peek().is_none() {
@@ -166,17 +211,23 @@ fn check(network: &Network) -> Result<()> {
     fits &= network.relative_bias.as_ref().is_none_or(|bias| {
         bias.heads == shape.heads && bias.data.len() == RelativeBias::BUCKETS * bias.heads
     });
+    // A network has a table of positions or a rotary position embedding.
+    fits &= e.positions.is_some() != shape.rotary.is_some();
+    fits &= shape.rotary.is_none() || (h / shape.heads.max(1)).is_multiple_of(2);
     let mut norms = vec![&e.norm];
+    norms.extend(&network.final_norm);
     for layer in &network.layers {
-        norms.extend([&layer.attention_norm, &layer.output_norm]);
-        for (linear, inputs, outputs) in [
+        norms.extend(layer.attention_norm.iter().chain([&layer.output_norm]));
+        let linears = [
             (&layer.query, h, h),
             (&layer.key, h, h),
             (&layer.value, h, h),
             (&layer.attention_output, h, h),
             (&layer.intermediate, h, shape.intermediate),
             (&layer.output, shape.intermediate, h),
-        ] {
+        ];
+        let gate = layer.gate.iter().map(|gate| (gate, h, shape.intermediate));
+        for (linear, inputs, outputs) in linears.into_iter().chain(gate) {
             fits &= linear.inputs == inputs
                 && linear.outputs == outputs
                 && linear.weight.len() == inputs * outputs
@@ -272,10 +323,11 @@ impl CpuEngine {
 pub(super) struct Embedder {
     shape: Shape,
     words: Table,
-    positions: Table,
+    positions: Option<Table>,
     extra: [Extra; 3],
-    /// True if the network has a relative position bias, which is computed for a limited number of tokens.
-    has_bias: bool,
+    max_tokens: usize,
+    /// True if attention depends on the distance between tokens, which is limited by the maximum number of tokens.
+    by_distance: bool,
 }
 
 /// Optional embedding table, and the function that returns the ids by which the rows of the table are selected.
@@ -292,7 +344,8 @@ impl Embedder {
         let e = &network.embeddings;
         Embedder {
             shape: network.shape.clone(),
-            has_bias: network.relative_bias.is_some(),
+            max_tokens: network.max_tokens(),
+            by_distance: network.relative_bias.is_some() || network.shape.rotary.is_some(),
             words: e.words.clone(),
             positions: e.positions.clone(),
             extra: [
@@ -309,8 +362,8 @@ impl Embedder {
         if n == 0 {
             return Err(Error::input("a sequence without tokens cannot be encoded"));
         }
-        let most = self.positions.rows.saturating_sub(self.shape.first_position);
-        if (sequence.positions.is_none() || self.has_bias) && n > most {
+        let most = self.max_tokens;
+        if (sequence.positions.is_none() || self.by_distance) && n > most {
             return Err(Error::input(format!(
                 "a sequence has {n} tokens; the maximum of the model is {most}"
             ))
@@ -337,20 +390,27 @@ impl Embedder {
         Ok(())
     }
 
+    /// Returns the row of the position table for each token. For networks without such a table, these are the positions
+    /// of the tokens, counted from 0.
+    fn positions<'s>(&'s self, sequence: &'s Sequence) -> impl Iterator<Item = u32> {
+        let given = sequence.positions.as_deref().unwrap_or_default();
+        let counted = self.shape.positions(&sequence.ids).map(|position| position as u32);
+        let first = self.shape.first_position as u32;
+        let rest = counted.skip(given.len());
+        given.iter().map(move |position| position + first).chain(rest)
+    }
+
     /// Writes the summed embeddings of a sequence that passed `check`: one row of `stride` elements per token.
     pub fn embed(&self, sequence: &Sequence, rows: &mut [f32], stride: usize) {
         let h = self.shape.hidden;
-        let counted = self.shape.positions(&sequence.ids);
         assert_eq!(stride, h.next_multiple_of(GRAIN));
         let mut replaced = sequence.vectors.iter().flat_map(|vectors| {
             vectors.tokens.iter().map(|token| *token as usize).zip(vectors.elements.chunks_exact(h))
         });
         let mut next = replaced.next();
-        for (i, ((row, id), counted)) in
-            rows.chunks_exact_mut(stride).zip(&sequence.ids).zip(counted).enumerate()
+        for (i, ((row, id), position)) in
+            rows.chunks_exact_mut(stride).zip(&sequence.ids).zip(self.positions(sequence)).enumerate()
         {
-            let given = sequence.positions.as_ref().map(|p| p[i] as usize + self.shape.first_position);
-            let position = given.unwrap_or(counted);
             let (sum, padding) = row.split_at_mut(h);
             match next {
                 Some((token, vector)) if token == i => {
@@ -359,7 +419,9 @@ impl Embedder {
                 }
                 _ => sum.copy_from_slice(&self.words.data[*id as usize * h..][..h]),
             }
-            add(sum, &self.positions.data[position * h..][..h]);
+            if let Some(table) = &self.positions {
+                add(sum, &table.data[position as usize * h..][..h]);
+            }
             for extra in &self.extra {
                 if let Some(table) = &extra.table {
                     let id = (extra.of)(sequence).map_or(0, |ids| ids[i] as usize);

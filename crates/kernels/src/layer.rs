@@ -1,5 +1,5 @@
-//! Transformer layer with packed weights, and the layer norm of a residual sum. The attention heads are padded, so that
-//! each head starts at a SIMD vector boundary.
+//! Transformer layer with packed weights. The attention heads are padded, so that each head starts at a SIMD vector
+//! boundary.
 
 use turnwise_core::Result;
 
@@ -7,11 +7,14 @@ use crate::{
     Precision,
     attention::{DistanceBias, HeadWorkspace, Heads, SPARE_ROWS, attend},
     codes::CodeBuffers,
-    network::{Activation, Layer, Linear, Norm, Shape},
+    network::{Activation, Layer, Linear, NormOrder, Shape},
+    norm::{AddNorm, PaddedNorm, padded_norm},
     pack::{Buffer, GRAIN, Packed},
     product::{Out, product},
-    simd::{Kernel, Simd},
+    rotary::{Rotate, Rotation},
+    simd::Simd,
     spread::Team,
+    tile::Gate,
 };
 
 /// Number of tokens per block in the feed-forward sublayer. The intermediate states of a block stay in the cache.
@@ -21,11 +24,14 @@ const FEED_BLOCK: usize = 256;
 pub(super) struct PackedLayer {
     heads: Heads,
     activation: Activation,
+    norm_order: NormOrder,
     /// Query, key and value projections, computed as one product.
     projection: Packed,
     attention_output: Packed,
-    attention_norm: PaddedNorm,
+    attention_norm: Option<PaddedNorm>,
+    /// First linear layer of the feed-forward block. If the block has a gate, the outputs of the gate follow.
     intermediate: Packed,
+    gated: bool,
     output: Packed,
     output_norm: PaddedNorm,
 }
@@ -42,6 +48,7 @@ pub(super) enum Rows {
 pub(super) struct Workspace {
     pub x: Buffer,
     y: Buffer,
+    normed: Buffer,
     projected: Buffer,
     context: Buffer,
     inner: Buffer,
@@ -50,19 +57,13 @@ pub(super) struct Workspace {
     heads: Vec<HeadWorkspace>,
 }
 
-/// Returns the parameters of a layer norm, padded with zeros to a multiple of [`GRAIN`].
-pub(super) fn padded_norm(norm: &Norm, shape: &Shape) -> PaddedNorm {
-    let fill = |numbers: &[f32]| {
-        let mut numbers = numbers.to_vec();
-        numbers.resize(shape.hidden.next_multiple_of(GRAIN), 0.0);
-        numbers
-    };
-    PaddedNorm {
-        width: shape.hidden,
-        weight: fill(&norm.weight),
-        bias: fill(&norm.bias),
-        epsilon: shape.norm_epsilon,
-    }
+/// Positions of the tokens of a batch, as far as attention needs them.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Positions<'a> {
+    /// Biases of the attention scores.
+    pub biases: Option<&'a DistanceBias>,
+    /// Rotations of the queries and keys.
+    pub rotation: Option<&'a Rotation<'a>>,
 }
 
 impl PackedLayer {
@@ -70,7 +71,8 @@ impl PackedLayer {
     pub fn new<S: Simd>(layer: &Layer, shape: &Shape, precision: Precision) -> Result<Self> {
         let (h, size) = (shape.hidden, shape.hidden / shape.heads);
         let squares = Heads::in_squares(Packed::squared::<S>(precision));
-        let heads = Heads { count: shape.heads, stride: size.next_multiple_of(GRAIN), squares };
+        let stride = size.next_multiple_of(GRAIN);
+        let heads = Heads { count: shape.heads, stride, squares, window: layer.window };
         // Converts a row number without padding of the heads to a row number with padding after each head.
         let place = |i: usize| i / size * heads.stride + i % size;
         let width = heads.width();
@@ -97,20 +99,26 @@ impl PackedLayer {
         let attention_output =
             Packed::new::<S>(precision, (width, h), &weight, &layer.attention_output.bias)?;
         let plain = |l: &Linear| Packed::new::<S>(precision, (l.inputs, l.outputs), &l.weight, &l.bias);
+        let intermediate = match &layer.gate {
+            None => plain(&layer.intermediate)?,
+            Some(gate) => plain(&stacked(&layer.intermediate, gate))?,
+        };
         Ok(PackedLayer {
             heads,
             activation: shape.activation,
+            norm_order: shape.norm_order,
             projection,
             attention_output,
-            attention_norm: padded_norm(&layer.attention_norm, shape),
-            intermediate: plain(&layer.intermediate)?,
+            attention_norm: layer.attention_norm.as_ref().map(|norm| padded_norm(norm, shape)),
+            intermediate,
+            gated: layer.gate.is_some(),
             output: plain(&layer.output)?,
             output_norm: padded_norm(&layer.output_norm, shape),
         })
     }
 
     /// Applies the layer to the hidden states in `workspace.x`, in place. `lengths` holds the number of tokens of each
-    /// sequence, and `tokens` is their sum. The biases, if any, are added to the attention scores.
+    /// sequence, and `tokens` is their sum.
     ///
     /// If `rows` is [`Rows::First`], only the states of the first tokens are computed. They are then the first rows of
     /// `workspace.x`, one per sequence.
@@ -123,27 +131,44 @@ impl PackedLayer {
         workspace: &mut Workspace,
         lengths: impl Iterator<Item = usize>,
         (tokens, rows): (usize, Rows),
-        biases: Option<&DistanceBias>,
+        positions: Positions,
         team: &Team,
     ) {
-        let Workspace { x, y, projected, context, inner, codes, heads } = workspace;
+        let Workspace { x, y, normed, projected, context, inner, codes, heads } = workspace;
         let h = self.output.outputs;
         let (three, width) = (self.projection.outputs, self.heads.width());
         projected.reserve::<f32>((tokens + SPARE_ROWS) * three);
         context.reserve::<f32>(tokens * width);
         y.reserve::<f32>(tokens * h);
         let (projected, context) = (projected.of_mut::<f32>(), context.of_mut::<f32>());
-        let (x, y) = (x.of_mut::<f32>(), y.of_mut::<f32>());
+        let before = self.norm_order == NormOrder::Before;
+        if before {
+            normed.reserve::<f32>(tokens * h);
+        }
+        let (x, y, normed) = (x.of_mut::<f32>(), y.of_mut::<f32>(), normed.of_mut::<f32>());
         // SAFETY: the caller guarantees the processor features; the called functions check the lengths.
         unsafe {
-            linear::<S>(&self.projection, codes, (x, h), tokens, (projected, three), None, team);
+            let input = match &self.attention_norm {
+                Some(norm) if before => {
+                    let x = &mut x[..tokens * h];
+                    AddNorm { x, y: None, to: Some(&mut *normed), stride: h, norm }.run::<S::Base>();
+                    &*normed
+                }
+                _ => &*x,
+            };
+            linear::<S>(&self.projection, codes, (input, h), tokens, (projected, three), None, team);
+            if let Some(rotation) = positions.rotation {
+                // The heads of the queries and those of the keys follow each other.
+                let heads = (2 * self.heads.count, self.heads.stride);
+                Rotate { rows: projected, stride: three, tokens, heads, rotation }.run::<S::Base>();
+            }
             let (mut start, mut count) = (0, 0);
             for length in lengths {
                 let queries = match rows {
                     Rows::All => length,
                     Rows::First => length.min(1),
                 };
-                let of = (self.heads, biases);
+                let of = (self.heads, positions.biases);
                 attend::<S>(of, projected, (start..start + length, queries), context, heads, team);
                 if rows == Rows::First {
                     // Rows that are not needed any more can be overwritten: `count` is at most `start`.
@@ -156,29 +181,54 @@ impl PackedLayer {
             let tokens = count;
             let (x, y) = (&mut x[..tokens * h], &mut y[..tokens * h]);
             linear::<S>(&self.attention_output, codes, (context, width), tokens, (y, h), None, team);
-            AddNorm { x, y: Some(y), stride: h, norm: &self.attention_norm }.run::<S::Base>();
+            let to = if before { Some(&mut *normed) } else { None };
+            let norm = if before { Some(&self.output_norm) } else { self.attention_norm.as_ref() };
+            match norm {
+                Some(norm) => AddNorm { x, y: Some(y), to, stride: h, norm }.run::<S::Base>(),
+                None => add(x, y),
+            }
             // Each row gets one extra cache line. If the row stride were a power of two, the rows would evict each
             // other from the cache.
             let middle = self.intermediate.outputs + GRAIN;
             inner.reserve::<f32>(FEED_BLOCK.min(tokens) * middle);
             let inner = inner.of_mut::<f32>();
+            let activation = (!self.gated).then_some(self.activation);
             for start in (0..tokens).step_by(FEED_BLOCK) {
                 let n = FEED_BLOCK.min(tokens - start);
-                let (x, y) = (&mut x[start * h..(start + n) * h], &mut y[start * h..(start + n) * h]);
-                linear::<S>(
-                    &self.intermediate,
-                    codes,
-                    (x, h),
-                    n,
-                    (inner, middle),
-                    Some(self.activation),
-                    team,
-                );
+                let rows = start * h..(start + n) * h;
+                let (x, y) = (&mut x[rows.clone()], &mut y[rows.clone()]);
+                let input = if before { &normed[rows] } else { &*x };
+                linear::<S>(&self.intermediate, codes, (input, h), n, (inner, middle), activation, team);
+                if self.gated {
+                    let (width, activation) = (self.output.inputs, self.activation);
+                    Gate { rows: &mut inner[..n * middle], stride: middle, width, activation }
+                        .run::<S::Base>();
+                }
                 linear::<S>(&self.output, codes, (inner, middle), n, (y, h), None, team);
-                AddNorm { x, y: Some(y), stride: h, norm: &self.output_norm }.run::<S::Base>();
+                if before {
+                    add(x, y);
+                } else {
+                    AddNorm { x, y: Some(y), to: None, stride: h, norm: &self.output_norm }.run::<S::Base>();
+                }
             }
         }
     }
+}
+
+/// Returns a linear layer with the outputs of two layers. Those of the second layer start at the first multiple of
+/// [`GRAIN`] after those of the first layer.
+fn stacked(first: &Linear, second: &Linear) -> Linear {
+    let outputs = first.outputs.next_multiple_of(GRAIN);
+    let (mut weight, mut bias) = (first.weight.clone(), first.bias.clone());
+    weight.resize(outputs * first.inputs, 0.0);
+    bias.resize(outputs, 0.0);
+    weight.extend_from_slice(&second.weight);
+    bias.extend_from_slice(&second.bias);
+    Linear { inputs: first.inputs, outputs: bias.len(), weight, bias }
+}
+
+fn add(x: &mut [f32], y: &[f32]) {
+    x.iter_mut().zip(y).for_each(|(x, y)| *x += y);
 }
 
 /// Writes `activation(x · weights + bias)` to `numbers`. `x` and `numbers` are paired with their row strides.
@@ -199,82 +249,5 @@ unsafe fn linear<S: Simd>(
     unsafe {
         let left = codes.prepare::<S>(weights.precision, x, rows, (weights.inputs, x_stride));
         product::<S>(left, weights, Out { numbers, rows, stride }, activation, team);
-    }
-}
-
-/// Parameters of a layer norm, padded with zeros beyond the true width.
-#[derive(Clone)]
-pub(super) struct PaddedNorm {
-    /// Width without padding.
-    pub width: usize,
-    pub weight: Vec<f32>,
-    pub bias: Vec<f32>,
-    pub epsilon: f32,
-}
-
-/// Kernel that computes `x = norm(x + y)`, row by row.
-pub(super) struct AddNorm<'a> {
-    /// Rows to normalize in place.
-    pub x: &'a mut [f32],
-    /// Rows to add to `x` before the normalization, if any.
-    pub y: Option<&'a [f32]>,
-    /// Row stride of `x` and `y`; a multiple of the number of lanes.
-    pub stride: usize,
-    pub norm: &'a PaddedNorm,
-}
-
-impl AddNorm<'_> {
-    /// Runs the kernel.
-    ///
-    /// # Safety
-    ///
-    /// The processor must have the features of `S`.
-    pub unsafe fn run<S: Simd>(self) {
-        assert!(self.stride.is_multiple_of(S::LANES) && self.x.len().is_multiple_of(self.stride));
-        assert!(self.y.is_none_or(|y| y.len() >= self.x.len()));
-        assert!(self.norm.width <= self.stride);
-        assert!(self.norm.weight.len() >= self.stride && self.norm.bias.len() >= self.stride);
-        // SAFETY: the caller guarantees the processor features; the asserts check the lengths.
-        unsafe { S::enter(self) }
-    }
-}
-
-impl<S: Simd> Kernel<S> for AddNorm<'_> {
-    type Output = ();
-
-    #[inline(always)]
-    unsafe fn call(self) {
-        let AddNorm { x, y, stride, norm } = self;
-        let (whole, width) = (norm.width / S::LANES * S::LANES, norm.width as f32);
-        for row in 0..x.len() / stride {
-            // SAFETY: `run` has checked that the rows and the norm's parameters have `stride` numbers.
-            unsafe {
-                let row_x = x.as_mut_ptr().add(row * stride);
-                let mut sum = S::splat(0.0);
-                for i in (0..stride).step_by(S::LANES) {
-                    let mut v = S::load(row_x.add(i));
-                    if let Some(y) = y {
-                        v = S::add(v, S::load(y.as_ptr().add(row * stride + i)));
-                        S::store(row_x.add(i), v);
-                    }
-                    sum = S::add(sum, v);
-                }
-                let mean = S::splat(S::total(sum) / width);
-                let mut squares = S::splat(0.0);
-                for i in (0..stride).step_by(S::LANES) {
-                    let mut d = S::sub(S::load(row_x.add(i)), mean);
-                    if i >= whole {
-                        d = S::first(norm.width.saturating_sub(i), d, S::splat(0.0));
-                    }
-                    squares = S::fma(d, d, squares);
-                }
-                let factor = S::splat(1.0 / (S::total(squares) / width + norm.epsilon).sqrt());
-                for i in (0..stride).step_by(S::LANES) {
-                    let d = S::mul(S::sub(S::load(row_x.add(i)), mean), factor);
-                    let (w, b) = (S::load(norm.weight.as_ptr().add(i)), S::load(norm.bias.as_ptr().add(i)));
-                    S::store(row_x.add(i), S::fma(d, w, b));
-                }
-            }
-        }
     }
 }

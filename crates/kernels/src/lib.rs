@@ -13,17 +13,10 @@
 //! The kernels are a separate crate to keep builds fast: they take most of the compile time and seldom change.
 //!
 //! ```
-//! use turnwise_kernels::{Batch, CpuEngine, Network, Precision, Sequence, SimdChoice, network::{Activation, Shape}};
+//! use turnwise_kernels::{Batch, CpuEngine, Network, Precision, Sequence, SimdChoice, network::Shape};
 //!
-//! let shape = Shape {
-//!     hidden: 32,
-//!     heads: 2,
-//!     intermediate: 64,
-//!     activation: Activation::Gelu,
-//!     norm_epsilon: 1e-12,
-//!     first_position: 0,
-//! };
-//! let network = Network::random(shape, 2, 100, 16, 1);
+//! // Hidden states of width 32, two attention heads, and feed-forward blocks of width 64.
+//! let network = Network::random(Shape::bert(32, 2, 64), 2, 100, 16, 1);
 //! let engine = CpuEngine::new(&network, Precision::F32, SimdChoice::Auto)?;
 //! let (one, two) = (Sequence::new(vec![1, 2, 3]), Sequence::new(vec![4, 5]));
 //! // The hidden states after the last layer: one row of 32 numbers per token.
@@ -42,11 +35,13 @@ mod format;
 mod layer;
 mod math;
 pub mod network;
+mod norm;
 mod pack;
 pub mod precision;
 mod product;
 #[cfg(test)]
 mod reference;
+mod rotary;
 mod simd;
 mod spread;
 mod squares;

@@ -117,6 +117,17 @@ unsafe fn gelu_tanh<S: Simd, const W: usize>(x: [S::F32; W]) -> [S::F32; W] {
     }
 }
 
+/// Computes SiLU, `x / (1 + e⁻ˣ)`, for each element of `W` vectors.
+#[inline(always)]
+unsafe fn silu<S: Simd, const W: usize>(x: [S::F32; W]) -> [S::F32; W] {
+    // SAFETY: only kernels call this function, so the processor has the features of `S`.
+    unsafe {
+        let (zero, one) = (S::splat(0.0), S::splat(1.0));
+        let power = exp::<S, W>(each(x, |x| S::sub(zero, x)));
+        both(x, power, |x, e| S::div(x, S::add(one, e)))
+    }
+}
+
 /// Applies an activation function to all elements of `W` vectors.
 #[inline(always)]
 pub(super) unsafe fn activate<S: Simd, const W: usize>(
@@ -129,6 +140,7 @@ pub(super) unsafe fn activate<S: Simd, const W: usize>(
             Activation::Gelu => gelu::<S, W>(x),
             Activation::GeluTanh => gelu_tanh::<S, W>(x),
             Activation::Relu => each(x, |x| S::max(x, S::splat(0.0))),
+            Activation::Silu => silu::<S, W>(x),
         }
     }
 }

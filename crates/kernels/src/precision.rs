@@ -8,10 +8,7 @@ use std::{fmt, str::FromStr, sync::OnceLock};
 
 use turnwise_core::{Error, Result, vectors::cosine};
 
-use crate::{
-    Batch, CpuEngine, Network, Sequence,
-    network::{Activation, Shape},
-};
+use crate::{Batch, CpuEngine, Network, Sequence, network::Shape};
 
 /// Numeric precision of the matrix products of a network.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -251,15 +248,7 @@ pub(super) fn best_verified() -> (SimdLevel, Vec<SimdLevel>) {
 /// Runs the self-test: returns true if the results of a level agree with the portable f32 results.
 pub(super) fn agrees(level: SimdLevel) -> Result<bool> {
     // None of these sizes is a multiple of the tile or vector sizes, to test the remainders as well.
-    let shape = Shape {
-        hidden: 72,
-        heads: 3,
-        intermediate: 100,
-        activation: Activation::Gelu,
-        norm_epsilon: 1e-12,
-        first_position: 0,
-    };
-    let network = Network::random(shape, 2, 50, 40, 3);
+    let network = Network::random(Shape::bert(72, 3, 100), 2, 50, 40, 3);
     let sequences = [1, 37, 18].map(|n| Sequence::new((0..n).map(|i| i * 7 % 50).collect()));
     let expected = states(&network, Precision::F32, SimdLevel::Portable, &sequences)?;
     for (precision, near) in NEAR {

@@ -2,7 +2,7 @@
 
 use crate::{
     Sequence,
-    network::{Activation, Linear, Network, Norm, RelativeBias},
+    network::{Activation, Layer, Linear, Network, Norm, NormOrder, RelativeBias, Rotary},
 };
 
 type Rows = Vec<Vec<f64>>;
@@ -58,16 +58,41 @@ pub fn activate(activation: Activation, x: f64) -> f64 {
             0.5 * x * (1.0 + ((2.0 / std::f64::consts::PI).sqrt() * (x + 0.044715 * x.powi(3))).tanh())
         }
         Activation::Relu => x.max(0.0),
+        Activation::Silu => x / (1.0 + (-x).exp()),
     }
 }
 
-fn attention(heads: usize, bias: Option<&RelativeBias>, q: &Rows, k: &Rows, v: &Rows) -> Rows {
+/// Rotates the heads of queries or keys.
+fn rotate(rows: &mut Rows, heads: usize, (rotary, windowed): (Rotary, bool), positions: &[usize]) {
+    for (row, position) in rows.iter_mut().zip(positions) {
+        let size = row.len() / heads;
+        for head in row.chunks_exact_mut(size) {
+            for (i, angle) in rotary.angles(windowed, size, *position).enumerate() {
+                let (x, y) = (head[i], head[i + size / 2]);
+                head[i] = x * angle.cos() - y * angle.sin();
+                head[i + size / 2] = y * angle.cos() + x * angle.sin();
+            }
+        }
+    }
+}
+
+fn attention(network: &Network, layer: &Layer, x: &Rows, positions: &[usize]) -> Rows {
+    let (heads, bias) = (network.shape.heads, network.relative_bias.as_ref());
+    let [mut q, mut k, v] = [&layer.query, &layer.key, &layer.value].map(|l| linear(l, x));
+    if let Some(rotary) = network.shape.rotary {
+        let rotary = (rotary, layer.window.is_some());
+        rotate(&mut q, heads, rotary, positions);
+        rotate(&mut k, heads, rotary, positions);
+    }
     let size = q[0].len() / heads;
     let mut context = vec![vec![0.0; q[0].len()]; q.len()];
     for head in 0..heads {
         let part = head * size..(head + 1) * size;
         for (i, query) in q.iter().enumerate() {
             let score = |(j, key): (usize, &Vec<f64>)| {
+                if layer.window.is_some_and(|window| i.abs_diff(j) > window) {
+                    return f64::NEG_INFINITY;
+                }
                 let dot: f64 = part.clone().map(|c| query[c] * key[c]).sum();
                 let row = RelativeBias::bucket(j as isize - i as isize);
                 let bias = bias.map_or(0.0, |bias| f64::from(bias.data[row * heads + head]));
@@ -78,11 +103,21 @@ fn attention(heads: usize, bias: Option<&RelativeBias>, q: &Rows, k: &Rows, v: &
             let sum: f64 = scores.iter().map(|s| (s - most).exp()).sum();
             for c in part.clone() {
                 context[i][c] =
-                    scores.iter().zip(v).map(|(s, value)| (s - most).exp() / sum * value[c]).sum();
+                    scores.iter().zip(&v).map(|(s, value)| (s - most).exp() / sum * value[c]).sum();
             }
         }
     }
-    context
+    linear(&layer.attention_output, &context)
+}
+
+fn feed_forward(activation: Activation, layer: &Layer, x: &Rows) -> Rows {
+    let mut inner = linear(&layer.intermediate, x);
+    inner.iter_mut().flatten().for_each(|v| *v = activate(activation, *v));
+    if let Some(gate) = &layer.gate {
+        let factors = linear(gate, x);
+        inner.iter_mut().flatten().zip(factors.iter().flatten()).for_each(|(v, factor)| *v *= factor);
+    }
+    linear(&layer.output, &inner)
 }
 
 /// Returns the hidden states of one sequence: after the embeddings, and after each layer.
@@ -104,7 +139,7 @@ pub fn states(network: &Network, sequence: &Sequence) -> Vec<Rows> {
         }
         let tables = [
             (Some(&e.words).filter(|_| replaced.is_none()), sequence.ids[i] as usize),
-            (Some(&e.positions), position),
+            (e.positions.as_ref(), position),
             (e.types.as_ref(), id(&sequence.types, 0)),
             (e.turns.as_ref(), id(&sequence.turns, 0)),
             (e.roles.as_ref(), id(&sequence.roles, 0)),
@@ -117,21 +152,35 @@ pub fn states(network: &Network, sequence: &Sequence) -> Vec<Rows> {
     }
     norm(&e.norm, shape.norm_epsilon, &mut x);
     let mut all = vec![x.clone()];
+    let positions: Vec<usize> = match &sequence.positions {
+        Some(positions) => positions.iter().map(|position| *position as usize).collect(),
+        None => (0..sequence.len()).collect(),
+    };
+    let normed = |n: Option<&Norm>, mut rows: Rows| {
+        n.iter().for_each(|n| norm(n, shape.norm_epsilon, &mut rows));
+        rows
+    };
     for layer in &network.layers {
-        let context = attention(
-            shape.heads,
-            network.relative_bias.as_ref(),
-            &linear(&layer.query, &x),
-            &linear(&layer.key, &x),
-            &linear(&layer.value, &x),
-        );
-        add(&mut x, &linear(&layer.attention_output, &context));
-        norm(&layer.attention_norm, shape.norm_epsilon, &mut x);
-        let mut inner = linear(&layer.intermediate, &x);
-        inner.iter_mut().flatten().for_each(|v| *v = activate(shape.activation, *v));
-        add(&mut x, &linear(&layer.output, &inner));
-        norm(&layer.output_norm, shape.norm_epsilon, &mut x);
+        let (attention_norm, output_norm) = (layer.attention_norm.as_ref(), Some(&layer.output_norm));
+        match shape.norm_order {
+            NormOrder::After => {
+                let attended = attention(network, layer, &x, &positions);
+                add(&mut x, &attended);
+                x = normed(attention_norm, x);
+                let fed = feed_forward(shape.activation, layer, &x);
+                add(&mut x, &fed);
+                x = normed(output_norm, x);
+            }
+            NormOrder::Before => {
+                let input = normed(attention_norm, x.clone());
+                add(&mut x, &attention(network, layer, &input, &positions));
+                let input = normed(output_norm, x.clone());
+                add(&mut x, &feed_forward(shape.activation, layer, &input));
+            }
+        }
         all.push(x.clone());
     }
+    let last = all.pop().unwrap_or_default();
+    all.push(normed(network.final_norm.as_ref(), last));
     all
 }

@@ -266,3 +266,68 @@ macro_rules! with_tile {
     };
 }
 pub(super) use with_tile;
+
+/// Kernel of a gated feed-forward block. A row holds `width` elements, followed by `width` factors: each element becomes
+/// its activation times the factor.
+pub(super) struct Gate<'a> {
+    pub rows: &'a mut [f32],
+    /// Row stride.
+    pub stride: usize,
+    /// A multiple of the number of lanes.
+    pub width: usize,
+    pub activation: Activation,
+}
+
+impl Gate<'_> {
+    /// Runs the kernel.
+    ///
+    /// # Safety
+    ///
+    /// The processor must have the features of `S`.
+    pub unsafe fn run<S: Simd>(self) {
+        assert!(self.rows.len().is_multiple_of(self.stride) && 2 * self.width <= self.stride);
+        assert!(self.width.is_multiple_of(S::LANES));
+        // SAFETY: the caller guarantees the processor features; the asserts check the lengths.
+        unsafe { S::enter(self) }
+    }
+
+    /// Computes `W` vectors.
+    #[inline(always)]
+    unsafe fn several<S: Simd, const W: usize>(&self, elements: *mut f32) {
+        // SAFETY: `run` has checked that the row has `width` elements and factors.
+        unsafe {
+            let mut x = [S::splat(0.0); W];
+            for w in 0..W {
+                x[w] = S::load(elements.add(w * S::LANES));
+            }
+            let activations = math::activate::<S, W>(self.activation, x);
+            for w in 0..W {
+                let element = elements.add(w * S::LANES);
+                S::store(element, S::mul(activations[w], S::load(element.add(self.width))));
+            }
+        }
+    }
+}
+
+impl<S: Simd> Kernel<S> for Gate<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    unsafe fn call(self) {
+        let vectors = self.width / S::LANES;
+        let grouped = vectors / GROUP * GROUP;
+        let rows = self.rows.as_mut_ptr();
+        for row in 0..self.rows.len() / self.stride {
+            // SAFETY: `run` has checked the lengths.
+            unsafe {
+                let row = rows.add(row * self.stride);
+                for from in (0..grouped).step_by(GROUP) {
+                    self.several::<S, GROUP>(row.add(from * S::LANES));
+                }
+                for from in grouped..vectors {
+                    self.several::<S, 1>(row.add(from * S::LANES));
+                }
+            }
+        }
+    }
+}

@@ -85,6 +85,16 @@ impl Rows {
     }
 }
 
+/// Returns the mask that hides the keys outside the window of a query, with the shape (tokens, tokens). `scores` has the
+/// shape (sequences, heads, tokens, tokens).
+pub(super) fn window_mask(scores: &Tensor, window: usize) -> Result<Tensor> {
+    let (length, device) = (scores.dim(3)?, scores.device());
+    let positions = Tensor::arange(0f32, length as f32, device)?;
+    let distances = positions.unsqueeze(1)?.broadcast_sub(&positions.unsqueeze(0)?)?.abs()?;
+    let outside = distances.gt(window as f64)?.to_dtype(DType::F32)?;
+    outside.affine(f64::from(MASKED), 0.0)?.to_dtype(scores.dtype())
+}
+
 /// Sequences of a batch, without padding.
 #[cfg(feature = "flash-attn")]
 pub(super) struct Packed {

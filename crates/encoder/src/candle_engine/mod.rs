@@ -23,11 +23,11 @@ use candle_core::{DType, Tensor};
 use layout::{Layout, Picked, Rows};
 use staging::{Indices, Numbers, Sent, Stage, Tables};
 use turnwise_core::error::{Error, Result};
-use weights::{Layer, Norm, TensorFactory};
+use weights::{Layer, Norm, Rotation, TensorFactory};
 
 use crate::{
     Backend, Batch, Network, Pool, PoolRequest, Precision, Reduction, Sequence, Vectors,
-    network::{self, Activation},
+    network::{self, Activation, NormOrder},
 };
 
 pub use device::{Device, DeviceChoice};
@@ -40,13 +40,17 @@ pub struct CandleEngine {
     shape: network::Shape,
     max_tokens: usize,
     words: Tensor,
-    positions: Tensor,
+    /// Position embeddings; `None` for networks with a rotary position embedding.
+    positions: Option<Tensor>,
     /// Embeddings of segment types, turns and roles; `None` if the network does not have them.
     tables: [Option<Tensor>; 3],
     norm: Norm,
     /// Relative position bias with the shape (1, heads, maximum tokens, maximum tokens).
     relative_bias: Option<Tensor>,
+    /// Rotary position embedding of the layers without and with a window.
+    rotations: Option<[Rotation; 2]>,
     layers: Vec<Layer>,
+    final_norm: Option<Norm>,
     /// Lock that is held while a batch is computed, because the device may not have enough memory for two batches.
     turn: Mutex<()>,
 }
@@ -112,6 +116,9 @@ impl Replaced {
     }
 }
 
+/// Cosines and sines of the angles of every token, with the shape (tokens, 1, half of the head size).
+type Angles = (Tensor, Tensor);
+
 impl CandleEngine {
     /// Transfers a network to a device. Fails if the device does not support the precision or has too little memory.
     pub fn new(network: &Network, device: Device, precision: Precision) -> Result<Self> {
@@ -121,7 +128,7 @@ impl CandleEngine {
         let table = |t: &network::Table| factory.tensor(&t.data, (t.rows, width));
         let optional = |t: &Option<network::Table>| t.as_ref().map(table).transpose();
         let e = &network.embeddings;
-        let (words, positions) = (table(&e.words)?, table(&e.positions)?);
+        let (words, positions) = (table(&e.words)?, optional(&e.positions)?);
         let tables = [optional(&e.types)?, optional(&e.turns)?, optional(&e.roles)?];
         let norm = factory.norm(&e.norm)?;
         let (shape, max_tokens) = (network.shape.clone(), network.max_tokens());
@@ -129,6 +136,13 @@ impl CandleEngine {
         let relative_bias = relative_bias.map(|bias| factory.relative_bias(bias, max_tokens)).transpose()?;
         let layers =
             network.layers.iter().map(|l| factory.layer(l, &network.shape)).collect::<Result<Vec<_>>>()?;
+        let rotations = match shape.rotary {
+            Some(rotary) => {
+                Some([factory.rotation(&shape, rotary, false)?, factory.rotation(&shape, rotary, true)?])
+            }
+            None => None,
+        };
+        let final_norm = network.final_norm.as_ref().map(|norm| factory.norm(norm)).transpose()?;
         let stage = Stage::new(device.inner()).map_err(|e| device.error(&e))?;
         Ok(CandleEngine {
             device,
@@ -141,7 +155,9 @@ impl CandleEngine {
             tables,
             norm,
             relative_bias,
+            rotations,
             layers,
+            final_norm,
             turn: Mutex::default(),
         })
     }
@@ -165,6 +181,7 @@ impl CandleEngine {
     fn layout(&self, batch: &Batch, tables: &mut Tables) -> Layout {
         #[cfg(feature = "flash-attn")]
         if self.relative_bias.is_none()
+            && self.layers.iter().all(|layer| layer.window.is_none())
             && flash::supports(self.device.inner(), self.dtype, self.shape.hidden / self.shape.heads)
         {
             return Layout::Packed(layout::Packed::new(batch, tables));
@@ -203,12 +220,16 @@ impl CandleEngine {
         let mut x = self.embed(&plan.inputs, sent)?;
         let last = wanted.last().copied().unwrap_or_default();
         let mut states = Vec::with_capacity(wanted.len());
+        let angles = self.angles(&plan.inputs, sent)?;
         for n in 0..=last {
             if n > 0 {
-                x = self.layer(&self.layers[n - 1], &x, &plan.layout, sent)?;
+                x = self.layer(&self.layers[n - 1], &x, (&plan.layout, angles.as_ref()), sent)?;
             }
             if wanted.contains(&n) {
-                states.push(x.clone());
+                states.push(match &self.final_norm {
+                    Some(norm) if n == self.layers.len() => norm.forward(&x)?,
+                    _ => x.clone(),
+                });
             }
         }
         Ok(states)
@@ -246,7 +267,10 @@ impl CandleEngine {
             Some(replaced) => replaced.replace(&words, sent)?,
             None => words,
         };
-        let mut x = (words + pick(&self.positions, &inputs.positions)?)?;
+        let mut x = match &self.positions {
+            Some(table) => (words + pick(table, &inputs.positions)?)?,
+            None => words,
+        };
         for (table, indices) in self.tables.iter().zip(&inputs.columns) {
             if let (Some(table), Some(indices)) = (table, indices) {
                 x = (x + pick(table, indices)?)?;
@@ -255,24 +279,74 @@ impl CandleEngine {
         self.norm.forward(&x)
     }
 
-    fn layer(&self, layer: &Layer, x: &Tensor, layout: &Layout, sent: &Sent) -> candle_core::Result<Tensor> {
-        let qkv = layer.qkv.forward(x)?;
+    /// Returns the cosines and sines for every token, for layers without and with a window.
+    fn angles(&self, inputs: &Inputs, sent: &Sent) -> candle_core::Result<Option<[Angles; 2]>> {
+        let Some(rotations) = &self.rotations else { return Ok(None) };
+        let indices = sent.indices(&inputs.positions)?;
+        let pick = |table: &Tensor| table.index_select(&indices, 0)?.unsqueeze(1);
+        let [all, windowed] = rotations;
+        Ok(Some([
+            (pick(&all.cosines)?, pick(&all.sines)?),
+            (pick(&windowed.cosines)?, pick(&windowed.sines)?),
+        ]))
+    }
+
+    fn layer(
+        &self,
+        layer: &Layer,
+        x: &Tensor,
+        (layout, angles): (&Layout, Option<&[Angles; 2]>),
+        sent: &Sent,
+    ) -> candle_core::Result<Tensor> {
+        let before = self.shape.norm_order == NormOrder::Before;
+        let normed = |norm: Option<&Norm>, x: &Tensor, here: bool| match norm {
+            Some(norm) if here => norm.forward(x),
+            _ => Ok(x.clone()),
+        };
+        let attention_norm = layer.attention_norm.as_ref();
+        let mut qkv = layer.qkv.forward(&normed(attention_norm, x, before)?)?;
+        if let Some([all, windowed]) = angles {
+            qkv = self.rotate(&qkv, if layer.window.is_some() { windowed } else { all })?;
+        }
         let attended = match layout {
-            Layout::Rows(rows) => self.attention(&qkv, rows, sent)?,
+            Layout::Rows(rows) => self.attention(&qkv, (rows, layer.window), sent)?,
             #[cfg(feature = "flash-attn")]
             Layout::Packed(packed) => flash::attention(&qkv, self.shape.heads, packed, sent)?,
         };
-        let x = layer.attention_norm.forward(&(x + layer.attention_output.forward(&attended)?)?)?;
-        let up = layer.intermediate.forward(&x)?;
-        let up = match self.shape.activation {
+        let sum = (x + layer.attention_output.forward(&attended)?)?;
+        let x = normed(attention_norm, &sum, !before)?;
+        let input = normed(Some(&layer.output_norm), &x, before)?;
+        let up = layer.intermediate.forward(&input)?;
+        let mut up = match self.shape.activation {
             Activation::Gelu => up.gelu_erf()?,
             Activation::GeluTanh => up.gelu()?,
             Activation::Relu => up.relu()?,
+            Activation::Silu => up.silu()?,
         };
-        layer.output_norm.forward(&(&x + layer.output.forward(&up)?)?)
+        if let Some(gate) = &layer.gate {
+            up = (up * gate.forward(&input)?)?;
+        }
+        let sum = (&x + layer.output.forward(&up)?)?;
+        normed(Some(&layer.output_norm), &sum, !before)
     }
 
-    fn attention(&self, qkv: &Tensor, layout: &Rows, sent: &Sent) -> candle_core::Result<Tensor> {
+    /// Rotates the queries and keys.
+    fn rotate(&self, qkv: &Tensor, (cosines, sines): &Angles) -> candle_core::Result<Tensor> {
+        let (heads, width) = (self.shape.heads, self.shape.hidden);
+        let tokens = qkv.dim(0)?;
+        let rotated = |n: usize| {
+            let part = qkv.narrow(1, n * width, width)?.reshape((tokens, heads, width / heads))?;
+            Rotation::rotate(&part, cosines, sines)?.reshape((tokens, width))
+        };
+        Tensor::cat(&[rotated(0)?, rotated(1)?, qkv.narrow(1, 2 * width, width)?], 1)
+    }
+
+    fn attention(
+        &self,
+        qkv: &Tensor,
+        (layout, window): (&Rows, Option<usize>),
+        sent: &Sent,
+    ) -> candle_core::Result<Tensor> {
         let (rows, length, heads) = (layout.sequences, layout.longest, self.shape.heads);
         let width = self.shape.hidden;
         let head = width / heads;
@@ -288,6 +362,9 @@ impl CandleEngine {
         }
         if let Some(mask) = layout.mask(self.dtype, sent)? {
             scores = scores.broadcast_add(&mask)?;
+        }
+        if let Some(window) = window.filter(|window| *window < length) {
+            scores = scores.broadcast_add(&layout::window_mask(&scores, window)?)?;
         }
         let weights = candle_nn::ops::softmax_last_dim(&scores)?;
         let attended = weights.matmul(&v)?.transpose(1, 2)?.reshape((rows * length, width))?;

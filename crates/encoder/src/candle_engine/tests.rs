@@ -6,6 +6,7 @@ use crate::{
     Part, Sequence,
     candle_engine::*,
     cpu::{CpuEngine, SimdChoice},
+    network::Rotary,
     testing::small_shape,
 };
 
@@ -28,7 +29,8 @@ fn theirs(network: &Network) -> bert::BertModel {
     let s = &network.shape;
     let e = &network.embeddings;
     let types = e.types.as_ref().unwrap();
-    for (name, table) in [("word", &e.words), ("position", &e.positions), ("token_type", types)] {
+    let positions = e.positions.as_ref().unwrap();
+    for (name, table) in [("word", &e.words), ("position", positions), ("token_type", types)] {
         put(format!("embeddings.{name}_embeddings.weight"), &table.data, &[table.rows, s.hidden]);
     }
     let norm = |name: &str, norm: &network::Norm, put: Put<'_>| {
@@ -50,7 +52,8 @@ fn theirs(network: &Network) -> bert::BertModel {
             put(format!("{p}.{name}.weight"), &linear.weight, &[linear.outputs, linear.inputs]);
             put(format!("{p}.{name}.bias"), &linear.bias, &[linear.outputs]);
         }
-        norm(&format!("{p}.attention.output.LayerNorm"), &layer.attention_norm, &mut put);
+        let attention_norm = layer.attention_norm.as_ref().unwrap();
+        norm(&format!("{p}.attention.output.LayerNorm"), attention_norm, &mut put);
         norm(&format!("{p}.output.LayerNorm"), &layer.output_norm, &mut put);
     }
     let config = bert::Config {
@@ -60,7 +63,7 @@ fn theirs(network: &Network) -> bert::BertModel {
         num_attention_heads: s.heads,
         intermediate_size: s.intermediate,
         hidden_act: bert::HiddenAct::Gelu,
-        max_position_embeddings: e.positions.rows,
+        max_position_embeddings: positions.rows,
         type_vocab_size: types.rows,
         layer_norm_eps: f64::from(s.norm_epsilon),
         ..bert::Config::default()
@@ -90,6 +93,21 @@ fn input_vectors_and_a_relative_position_bias_are_those_of_the_cpu_engine() {
     let data = (0..network::RelativeBias::BUCKETS * heads).map(|i| (i as f32 * 1.7).sin()).collect();
     network.relative_bias = Some(network::RelativeBias { heads, data });
     input_vectors_are_those_of_the_cpu_engine(&network);
+}
+
+#[test]
+fn rotary_positions_gates_windows_and_norms_before_sublayers_are_those_of_the_cpu_engine() {
+    let rotary = Rotary { max_tokens: 40, base: 160_000.0, window_base: 10_000.0, divisor: 1.5 };
+    for order in [NormOrder::After, NormOrder::Before] {
+        for activation in [Activation::Gelu, Activation::Silu] {
+            let shape =
+                network::Shape { norm_order: order, rotary: Some(rotary), activation, ..small_shape() };
+            let mut network = Network::random(shape, 2, 50, 40, 3);
+            input_vectors_are_those_of_the_cpu_engine(&network);
+            network.layers[1].window = Some(4);
+            input_vectors_are_those_of_the_cpu_engine(&network);
+        }
+    }
 }
 
 fn input_vectors_are_those_of_the_cpu_engine(network: &Network) {

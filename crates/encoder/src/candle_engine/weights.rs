@@ -21,10 +21,32 @@ pub(super) struct Layer {
     /// Query, key and value, concatenated. The query is already multiplied by `1/√d`, where `d` is the head size.
     pub(super) qkv: Linear,
     pub(super) attention_output: Linear,
-    pub(super) attention_norm: Norm,
+    pub(super) attention_norm: Option<Norm>,
     pub(super) intermediate: Linear,
+    pub(super) gate: Option<Linear>,
     pub(super) output: Linear,
     pub(super) output_norm: Norm,
+    /// If this is set, a token attends only to the tokens whose distance is at most this number.
+    pub(super) window: Option<usize>,
+}
+
+/// Rotary position embedding: cosines and sines of the angles, with one row per position. A row has an element for half
+/// of the elements of a head.
+pub(super) struct Rotation {
+    pub(super) cosines: Tensor,
+    pub(super) sines: Tensor,
+}
+
+impl Rotation {
+    /// Rotates the heads of queries or keys, with the shape (tokens, heads, head size). `cosines` and `sines` have the
+    /// shape (tokens, 1, half of the head size).
+    pub(super) fn rotate(heads: &Tensor, cosines: &Tensor, sines: &Tensor) -> candle_core::Result<Tensor> {
+        let half = heads.dim(2)? / 2;
+        let (x, y) = (heads.narrow(2, 0, half)?, heads.narrow(2, half, half)?);
+        let first = (x.broadcast_mul(cosines)? - y.broadcast_mul(sines)?)?;
+        let second = (x.broadcast_mul(sines)? + y.broadcast_mul(cosines)?)?;
+        Tensor::cat(&[first, second], 2)
+    }
 }
 
 impl Linear {
@@ -69,6 +91,23 @@ impl TensorFactory<'_> {
         self.tensor(&all, (1, bias.heads, tokens, tokens))
     }
 
+    /// Creates the tables of a rotary position embedding, for layers with or without a window.
+    pub(super) fn rotation(
+        &self,
+        shape: &network::Shape,
+        rotary: network::Rotary,
+        windowed: bool,
+    ) -> Result<Rotation> {
+        let (size, positions) = (shape.hidden / shape.heads, rotary.max_tokens);
+        let angles: Vec<f64> =
+            (0..positions).flat_map(|position| rotary.angles(windowed, size, position)).collect();
+        let table = |of: fn(f64) -> f64| {
+            let numbers: Vec<f32> = angles.iter().map(|angle| of(*angle) as f32).collect();
+            self.tensor(&numbers, (positions, size / 2))
+        };
+        Ok(Rotation { cosines: table(f64::cos)?, sines: table(f64::sin)? })
+    }
+
     fn linear(&self, parts: &[(&network::Linear, f32)]) -> Result<Linear> {
         let scaled = |numbers: fn(&network::Linear) -> &Vec<f32>| -> Vec<f32> {
             parts.iter().flat_map(|(l, scale)| numbers(l).iter().map(move |v| v * scale)).collect()
@@ -86,10 +125,12 @@ impl TensorFactory<'_> {
         Ok(Layer {
             qkv: self.linear(&[(&layer.query, scale), (&layer.key, 1.0), (&layer.value, 1.0)])?,
             attention_output: self.linear(&[(&layer.attention_output, 1.0)])?,
-            attention_norm: self.norm(&layer.attention_norm)?,
+            attention_norm: layer.attention_norm.as_ref().map(|norm| self.norm(norm)).transpose()?,
             intermediate: self.linear(&[(&layer.intermediate, 1.0)])?,
+            gate: layer.gate.as_ref().map(|gate| self.linear(&[(gate, 1.0)])).transpose()?,
             output: self.linear(&[(&layer.output, 1.0)])?,
             output_norm: self.norm(&layer.output_norm)?,
+            window: layer.window,
         })
     }
 }

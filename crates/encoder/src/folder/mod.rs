@@ -6,6 +6,7 @@
 mod config;
 mod heads;
 mod modules;
+mod names;
 mod network;
 mod pipeline;
 pub(crate) mod save;
@@ -230,6 +231,10 @@ impl ModelFolder {
             .text("activation", format_args!("{:?}", shape.activation))
             .text("epsilon", shape.norm_epsilon.to_bits())
             .text("first position", shape.first_position);
+        if let Some(rotary) = shape.rotary {
+            let windows = &self.config.variant.windows;
+            all.text("rotary", format_args!("{rotary:?}")).text("windows", format_args!("{windows:?}"));
+        }
         self.hash_network(&self.layout, &mut all)?;
         settings(&mut all, &self.pipeline);
         let tokenizer = self.tokenizer()?;

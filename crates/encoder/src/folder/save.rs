@@ -20,6 +20,7 @@ use crate::{
     Network,
     folder::{
         config::Architecture,
+        names,
         network::{self, Parameter},
         pipeline::{Dense, Pipeline, Pooling, PoolingMode, Step},
         tokenizer::Tokenizer,
@@ -85,7 +86,7 @@ pub(crate) fn save_files(
     }
     let network = network::parameters(model.network);
     let named = network.iter().map(|(p, numbers)| {
-        let name = format!("{prefix}{}", network::name_in(model.architecture, &p.name));
+        let name = format!("{prefix}{}", names::name_in(model.architecture, &p.name));
         (name, Numbers { dims: &p.dims, numbers })
     });
     let more = more.iter().map(|(name, dims, numbers)| (name.clone(), Numbers { dims, numbers }));
@@ -111,7 +112,7 @@ pub(crate) fn named_tensors(
     prefix: &str,
 ) -> impl Iterator<Item = NamedTensor> {
     network::parameters(network).into_iter().map(move |(parameter, numbers)| {
-        let name = format!("{prefix}{}", network::name_in(architecture, &parameter.name));
+        let name = format!("{prefix}{}", names::name_in(architecture, &parameter.name));
         (name, parameter.dims, numbers.to_vec())
     })
 }
@@ -146,6 +147,9 @@ pub(super) fn check(network: &Network, architecture: Architecture) -> Result<()>
     let name = architecture.name();
     let misfit = |what: &str| Err(Error::Internal(format!("a {name} cannot be saved: {what}")));
     let shape = &network.shape;
+    if !architecture.is_trainable() {
+        return misfit("the architecture can only be read");
+    }
     if network.embeddings.types.is_some() != architecture.has_segments() {
         return misfit("its segment embeddings do not fit the architecture");
     }
@@ -290,6 +294,7 @@ fn config(model: &SavedModel) -> Value {
         Activation::Gelu => "gelu",
         Activation::GeluTanh => "gelu_new",
         Activation::Relu => "relu",
+        Activation::Silu => "silu",
     };
     let padding = match architecture.counts_from_padding() {
         true => Some(shape.first_position - 1),
@@ -299,7 +304,7 @@ fn config(model: &SavedModel) -> Value {
         "model_type": architecture.name(),
         "architectures": [architecture.class()],
         "vocab_size": embeddings.words.rows,
-        "max_position_embeddings": embeddings.positions.rows,
+        "max_position_embeddings": embeddings.positions.as_ref().map(|positions| positions.rows),
         "pad_token_id": padding.unwrap_or(0),
     });
     let sizes = match architecture {

@@ -171,8 +171,16 @@ impl<'a> Tensor<'a> {
         }
     }
 
+    /// Returns one of several parts of the tensor with the same number of rows. The number of rows must be divisible by
+    /// the number of parts.
+    pub fn rows(self, part: usize, parts: usize) -> Self {
+        let bytes = self.bytes.len() / parts;
+        Tensor { bytes: &self.bytes[part * bytes..(part + 1) * bytes], ..self }
+    }
+
+    /// Returns the number of elements.
     pub fn len(&self) -> usize {
-        self.dims.iter().product()
+        self.bytes.len() / self.number_type().unwrap_or(1)
     }
 
     /// Returns a range of the elements as little-endian f32 bytes. Fails if the data type is not F32, F16 or BF16.

@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, fs, path::Path};
 use serde::Deserialize;
 use turnwise_core::error::{Error, IoContext, Result};
 
-use crate::hub::BERT_FAMILY;
+use crate::hub::SUPPORTED;
 
 /// Weight file of a model that is not sharded.
 pub const WEIGHTS: &str = "model.safetensors";
@@ -112,7 +112,7 @@ pub fn choose<'a>(model: &str, all: impl IntoIterator<Item = &'a str>) -> Result
     }
     if weighted.is_empty() {
         return Err(Error::data(format!("{model} has no weights in safetensors format ({WEIGHTS})"))
-            .with_hint(BERT_FAMILY));
+            .with_hint(SUPPORTED));
     }
     // If both a single file and shards exist, keep the single file, which the loaders prefer.
     if chosen.contains(WEIGHTS) {

@@ -40,11 +40,11 @@ fn hex(bytes: &[u8]) -> String {
 }
 
 /// Hint for errors about a folder or repository that lacks files of a supported model.
-const BERT_FAMILY: &str = "turnwise supports encoders of the BERT family in the Hugging Face layout";
+const SUPPORTED: &str = "turnwise supports transformer encoders in the Hugging Face layout";
 
 /// Creates the error for a model in which a file is missing.
 fn incomplete(model: &str, file: &str) -> Error {
-    Error::data(format!("{model} is incomplete: {file} is missing")).with_hint(BERT_FAMILY)
+    Error::data(format!("{model} is incomplete: {file} is missing")).with_hint(SUPPORTED)
 }
 
 /// Returns the names of the files and folders in a folder, but skips names that are not UTF-8. Returns no names if the

@@ -26,6 +26,8 @@ pub(super) struct Heads {
     pub stride: usize,
     /// True if attention is computed in bf16 with AMX tiles. If false, it is computed in f32 with SIMD vectors.
     pub squares: bool,
+    /// If this is set, a query attends only to the keys whose distance is at most this number.
+    pub window: Option<usize>,
 }
 
 impl Heads {
@@ -39,6 +41,14 @@ impl Heads {
     /// Returns the total padded width of the heads.
     pub fn width(self) -> usize {
         self.count * self.stride
+    }
+
+    /// Returns the keys to which at least one of the `queries` attends. `n` is the number of tokens.
+    fn keys(self, queries: &Range<usize>, n: usize) -> Range<usize> {
+        match self.window {
+            None => 0..n,
+            Some(window) => queries.start.saturating_sub(window)..n.min(queries.end.saturating_add(window)),
+        }
     }
 }
 
@@ -68,6 +78,15 @@ impl<S: Simd> Kernel<S> for AddBias {
             }
         }
     }
+}
+
+/// Sets the scores of the keys outside the window of a query to negative infinity. `scores` are those of the query for
+/// the key number `first` and the next ones.
+fn mask(scores: &mut [f32], first: usize, query: usize, window: usize) {
+    let n = scores.len();
+    scores[..query.saturating_sub(window).saturating_sub(first).min(n)].fill(f32::NEG_INFINITY);
+    let after = query.saturating_add(window).saturating_add(1);
+    scores[after.saturating_sub(first).min(n)..].fill(f32::NEG_INFINITY);
 }
 
 /// Buffers for the attention of one head.
@@ -166,7 +185,10 @@ pub(super) unsafe fn attend_heads<S: Simd>(
                 to_values: values.as_mut_ptr(),
             });
             for block in even_parts(0..queries, BLOCK * S::ROWS) {
-                for start in (0..columns).step_by(panel) {
+                // Scores are computed for whole panels of keys. The first key is the first of a panel.
+                let keys_of_block = heads.keys(&block, n);
+                let first_key = keys_of_block.start / panel * panel;
+                for start in (first_key..keys_of_block.end).step_by(panel) {
                     let vectors = (columns - start).min(panel) / S::LANES;
                     for (count, high, row) in even_tiles(0..block.len(), S::ROWS) {
                         tiles::<S, _>(
@@ -179,20 +201,31 @@ pub(super) unsafe fn attend_heads<S: Simd>(
                         );
                     }
                 }
-                let rows = block.len();
+                let (rows, n_keys) = (block.len(), keys_of_block.end - first_key);
                 if let Some(biases) = biases {
-                    let bias = biases.first(head, block.start);
-                    S::enter(AddBias { scores: scores.as_mut_ptr(), columns, stride: columns, rows, bias });
+                    S::enter(AddBias {
+                        scores: scores[first_key..].as_mut_ptr(),
+                        columns: n_keys.next_multiple_of(S::LANES),
+                        stride: columns,
+                        rows,
+                        bias: biases.first(head, block.start).wrapping_add(first_key),
+                    });
                 }
-                S::enter(Softmax { scores: scores.as_mut_ptr(), n, stride: columns, rows, factors });
+                if let Some(window) = heads.window {
+                    for (row, query) in block.clone().enumerate() {
+                        mask(&mut scores[row * columns + first_key..][..n_keys], first_key, query, window);
+                    }
+                }
+                let masked = scores[first_key..].as_mut_ptr();
+                S::enter(Softmax { scores: masked, n: n_keys, stride: columns, rows, factors });
                 for start in (0..depth).step_by(panel) {
                     let vectors = (depth - start).min(panel) / S::LANES;
                     for (count, high, row) in even_tiles(0..block.len(), S::ROWS) {
                         let to = (tokens.start + block.start + row) * width + head * depth + start;
                         tiles::<S, _>(
-                            (scores[row * columns..].as_ptr(), columns),
-                            values[start * n..].as_ptr(),
-                            n,
+                            (scores[row * columns + first_key..].as_ptr(), columns),
+                            values[start * n + first_key * vectors * S::LANES..].as_ptr(),
+                            n_keys,
                             (context.at(to), width),
                             RowScale(factors[row..].as_ptr()),
                             (count, high, vectors),

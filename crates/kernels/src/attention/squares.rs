@@ -8,7 +8,7 @@
 use std::ops::Range;
 
 use crate::{
-    attention::{AddBias, DistanceBias, HeadWorkspace, Heads},
+    attention::{AddBias, DistanceBias, HeadWorkspace, Heads, mask},
     math,
     simd::{Kernel, SIDE, SQUARE, Simd, Squared, Squares},
     spread::Shared,
@@ -83,10 +83,15 @@ pub(super) unsafe fn attend_heads<S: Simd>(
                         S::squares::<false>(Squared::Bf16, squares);
                     }
                 };
-                for others in 0..blocks {
+                // The blocks of keys to which the queries attend.
+                let keys_of_block = heads.keys(&(block * BLOCK..block * BLOCK + rows), n);
+                let first_block = keys_of_block.start / BLOCK;
+                let key_blocks = keys_of_block.end.div_ceil(BLOCK) - first_block;
+                for others in 0..key_blocks {
+                    let key_block = first_block + others;
                     product(
                         queries[block * 2 * depth * SQUARE..].as_ptr(),
-                        keys[others * 2 * depth * SQUARE..].as_ptr(),
+                        keys[key_block * 2 * depth * SQUARE..].as_ptr(),
                         depth,
                         scores[others * BLOCK * BLOCK..].as_mut_ptr(),
                     );
@@ -96,20 +101,26 @@ pub(super) unsafe fn attend_heads<S: Simd>(
                             columns: BLOCK,
                             stride: BLOCK,
                             rows,
-                            bias: biases.first(head, block * BLOCK).wrapping_add(others * BLOCK),
+                            bias: biases.first(head, block * BLOCK).wrapping_add(key_block * BLOCK),
                         });
+                    }
+                    if let Some(window) = heads.window {
+                        for row in 0..rows {
+                            let scores = &mut scores[(others * BLOCK + row) * BLOCK..][..BLOCK];
+                            mask(scores, key_block * BLOCK, block * BLOCK + row, window);
+                        }
                     }
                 }
                 S::Base::enter(Softmax {
                     scores: scores.as_ptr(),
                     weights: weights.as_mut_ptr(),
-                    n,
+                    n: keys_of_block.end - first_block * BLOCK,
                     rows,
                     factors,
                 });
                 for part in 0..depth {
-                    let panel = values[part * 2 * blocks * SQUARE..].as_ptr();
-                    product(weights.as_ptr(), panel, blocks, scores.as_mut_ptr());
+                    let panel = values[(part * blocks + first_block) * 2 * SQUARE..].as_ptr();
+                    product(weights.as_ptr(), panel, key_blocks, scores.as_mut_ptr());
                     let to = (tokens.start + block * BLOCK) * width + head * heads.stride + part * STEP;
                     S::Base::enter(Finish {
                         sums: scores.as_ptr(),

@@ -5,9 +5,9 @@ use proptest::prelude::*;
 use crate::{
     Precision,
     codes::CodeBuffers,
-    layer::{AddNorm, PaddedNorm},
     math,
     network::Activation,
+    norm::{AddNorm, PaddedNorm},
     pack::{GRAIN, Packed},
     product::{Out, even_parts, even_tiles, product},
     reference,
@@ -227,7 +227,7 @@ fn activations_agree_with_the_reference() {
 fn normed<S: Simd>(x: &[f32], y: Option<&[f32]>, stride: usize, norm: &PaddedNorm) -> Vec<f32> {
     let mut x = x.to_vec();
     // SAFETY: the processor supports the level.
-    unsafe { AddNorm { x: &mut x, y, stride, norm }.run::<S>() };
+    unsafe { AddNorm { x: &mut x, y, to: None, stride, norm }.run::<S>() };
     x
 }
 

@@ -6,12 +6,12 @@ use turnwise_core::{Error, vectors::cosine};
 
 use crate::{
     Batch, CpuEngine, InputVectors, Network, Precision, Sequence, SimdChoice, SimdLevel,
-    network::{Activation, RelativeBias, Shape, Table},
+    network::{Activation, NormOrder, RelativeBias, Rotary, Shape, Table},
     reference,
 };
 
 fn shape(hidden: usize, heads: usize, intermediate: usize, activation: Activation) -> Shape {
-    Shape { hidden, heads, intermediate, activation, norm_epsilon: 1e-12, first_position: 0 }
+    Shape { activation, ..Shape::bert(hidden, heads, intermediate) }
 }
 
 fn engine(network: &Network, precision: Precision, level: SimdLevel) -> CpuEngine {
@@ -111,7 +111,7 @@ fn all_embedding_tables_are_used() {
     let mut network = Network::random(shape(24, 3, 40, Activation::Gelu), 1, 30, 20, 7);
     network.shape.first_position = 2;
     let table = |rows: usize| Table { rows, data: (0..rows * 24).map(|i| (i % 17) as f32 / 9.0).collect() };
-    network.embeddings.positions = table(22);
+    network.embeddings.positions = Some(table(22));
     network.embeddings.turns = Some(table(5));
     network.embeddings.roles = Some(table(3));
     let mut full = sequence(6, 30);
@@ -156,6 +156,64 @@ fn a_relative_position_bias_is_added_to_the_scores() {
     assert!(CpuEngine::new(&broken, Precision::F32, SimdChoice::Auto).is_err());
 }
 
+/// Returns a network with a rotary position embedding. With [`NormOrder::Before`], every second layer has a window.
+fn with_rotary(shape: Shape, order: NormOrder, layers: usize, tokens: usize) -> Network {
+    let rotary = Rotary { max_tokens: tokens, base: 160_000.0, window_base: 10_000.0, divisor: 1.5 };
+    let shape = Shape { norm_order: order, rotary: Some(rotary), ..shape };
+    let mut network = Network::random(shape, layers, 60, tokens, 5);
+    if order == NormOrder::Before {
+        network.layers.iter_mut().skip(1).step_by(2).for_each(|layer| layer.window = Some(5));
+    }
+    network
+}
+
+#[test]
+fn rotary_positions_gates_windows_and_norms_before_sublayers_are_accurate() {
+    let shapes = [
+        (shape(24, 3, 50, Activation::Gelu), 4),
+        (shape(12, 6, 7, Activation::Silu), 3),
+        (shape(128, 2, 130, Activation::GeluTanh), 2),
+    ];
+    for (shape, layers) in shapes {
+        for order in [NormOrder::After, NormOrder::Before] {
+            let network = with_rotary(shape.clone(), order, layers, 210);
+            let mut given = sequence(6, 60);
+            given.positions = Some(vec![0, 1, 0, 1, 2, 209]);
+            let mut sequences: Vec<_> = [1, 2, 3, 17, 40, 64, 65, 210, 1].map(|n| sequence(n, 60)).into();
+            sequences.push(given);
+            for level in SimdLevel::here() {
+                let worst = distance(&network, &engine(&network, Precision::F32, level), &sequences);
+                assert!(worst < 2e-5, "{order:?}, {:?} at {level}: {worst}", network.shape);
+            }
+        }
+    }
+    let network = with_rotary(shape(16, 2, 32, Activation::Relu), NormOrder::Before, 2, 10);
+    let engine = CpuEngine::new(&network, Precision::F32, SimdChoice::Auto).unwrap();
+    let error = engine.run(&Batch::new(&[&sequence(11, 20)]), &[1], &mut |_, _| ()).unwrap_err();
+    assert!(error.to_string().contains("11 tokens; the maximum of the model is 10"), "{error}");
+    let mut broken = network;
+    broken.shape.rotary = None;
+    assert!(CpuEngine::new(&broken, Precision::F32, SimdChoice::Auto).is_err());
+}
+
+#[test]
+fn a_window_hides_all_other_tokens() {
+    let mut network = with_rotary(shape(32, 2, 64, Activation::Gelu), NormOrder::Before, 1, 400);
+    network.layers[0].window = Some(70);
+    let (mut one, mut two) = (sequence(300, 60), sequence(300, 60));
+    one.ids[290] = 3;
+    two.ids[290] = 4;
+    for level in SimdLevel::here() {
+        for precision in [Precision::F32, Precision::Bf16, Precision::Int8] {
+            let engine = engine(&network, precision, level);
+            let [one, two] = [&one, &two].map(|s| last(&engine, 1, std::slice::from_ref(s)));
+            let differ: Vec<usize> =
+                (0..300).filter(|i| one[i * 32..][..32] != two[i * 32..][..32]).collect();
+            assert_eq!(differ, (220..300).collect::<Vec<_>>(), "{precision} at {level}");
+        }
+    }
+}
+
 #[test]
 fn results_are_identical_with_any_number_of_threads() {
     let network = Network::random(shape(384, 12, 1536, Activation::Gelu), 2, 60, 120, 8);
@@ -194,10 +252,13 @@ fn results_do_not_depend_on_the_other_sequences_of_a_batch() {
 
 #[test]
 fn first_tokens_have_the_states_that_a_run_over_all_tokens_gives_them() {
-    let sizes = [shape(48, 3, 100, Activation::Gelu), shape(96, 3, 200, Activation::Relu)];
-    for shape in sizes {
-        let hidden = shape.hidden;
-        let network = Network::random(shape, 2, 60, 300, 8);
+    let networks = [
+        Network::random(shape(48, 3, 100, Activation::Gelu), 2, 60, 300, 8),
+        Network::random(shape(96, 3, 200, Activation::Relu), 2, 60, 300, 8),
+        with_rotary(shape(48, 3, 100, Activation::Gelu), NormOrder::Before, 2, 300),
+    ];
+    for network in networks {
+        let hidden = network.shape.hidden;
         let all: Vec<Sequence> = [3, 1, 290, 12, 50, 1, 7].map(|n| sequence(n, 60)).into();
         let sequences: Vec<&Sequence> = all.iter().collect();
         for level in SimdLevel::here() {
@@ -230,7 +291,9 @@ fn first_tokens_have_the_states_that_a_run_over_all_tokens_gives_them() {
 #[test]
 fn lower_precisions_are_close_to_f32() {
     let plain = Network::random(shape(96, 3, 384, Activation::Gelu), 4, 60, 50, 9);
-    for network in [plain.clone(), with_bias(plain)] {
+    let rotary = |order| with_rotary(shape(96, 3, 384, Activation::Gelu), order, 4, 50);
+    let networks = [plain.clone(), with_bias(plain), rotary(NormOrder::After), rotary(NormOrder::Before)];
+    for network in networks {
         let sequences: Vec<Sequence> = (1..40).map(|n| sequence(n, 60)).collect();
         let expected = last(&engine(&network, Precision::F32, SimdLevel::Portable), 4, &sequences);
         for level in SimdLevel::here() {

@@ -8,7 +8,9 @@ use crate::{
     ops::{add_norm, attention, dropout, linear},
 };
 use turnwise_core::error::{Error, Result};
-use turnwise_encoder::network::{self, Embeddings, Linear, Network, Norm, RelativeBias, Shape, Table};
+use turnwise_encoder::network::{
+    self, Embeddings, Linear, Network, Norm, NormOrder, RelativeBias, Shape, Table,
+};
 
 /// Builder that creates tensors from the weights of a network, and collects the trained tensors as parameters.
 pub(super) struct Maker<'a> {
@@ -79,10 +81,11 @@ impl<'a> Maker<'a> {
     pub(super) fn layer(&mut self, number: usize, layer: &network::Layer, trained: bool) -> Result<Layer> {
         let name = |part: &str| format!("layer.{number}.{part}");
         let projection = [&layer.query, &layer.key, &layer.value];
+        let attention_norm = layer.attention_norm.as_ref().ok_or_else(not_trainable)?;
         Ok(Layer {
             projection: self.linear(&name("projection"), &projection, trained)?,
             context: self.linear(&name("context"), &[&layer.attention_output], trained)?,
-            context_norm: self.norm(name("context_norm"), &layer.attention_norm, trained)?,
+            context_norm: self.norm(name("context_norm"), attention_norm, trained)?,
             inner: self.linear(&name("inner"), &[&layer.intermediate], trained)?,
             outer: self.linear(&name("outer"), &[&layer.output], trained)?,
             outer_norm: self.norm(name("outer_norm"), &layer.output_norm, trained)?,
@@ -101,10 +104,27 @@ impl<'a> Maker<'a> {
             turns: e.turns.as_ref().map(|turns| table("turns", turns)).transpose()?,
             roles: e.roles.as_ref().map(|roles| table("roles", roles)).transpose()?,
             words: table("words", &e.words)?,
-            positions: table("positions", &e.positions)?,
+            positions: table("positions", e.positions.as_ref().ok_or_else(not_trainable)?)?,
             norm: self.norm("embeddings.norm".to_owned(), &e.norm, trained)?,
         })
     }
+}
+
+/// Returns an error if the network has parts that cannot be trained.
+pub(super) fn check(network: &Network) -> Result<()> {
+    let of_bert = |layer: &network::Layer| {
+        layer.attention_norm.is_some() && layer.gate.is_none() && layer.window.is_none()
+    };
+    let shape = &network.shape;
+    let fits = shape.rotary.is_none()
+        && shape.norm_order == NormOrder::After
+        && network.final_norm.is_none()
+        && network.layers.iter().all(of_bert);
+    if fits { Ok(()) } else { Err(not_trainable()) }
+}
+
+fn not_trainable() -> Error {
+    Error::Internal("the network has parts that cannot be trained".to_owned())
 }
 
 const WEIGHT: &str = ".weight";
@@ -138,7 +158,7 @@ fn targets<'n>(network: &'n mut Network, name: &str) -> Option<Vec<&'n mut Vec<f
         let table = match name {
             "norm" => return Some(vec![&mut e.norm.weight, &mut e.norm.bias]),
             "words.table" => &mut e.words,
-            "positions.table" => &mut e.positions,
+            "positions.table" => e.positions.as_mut()?,
             "types.table" => e.types.as_mut()?,
             "turns.table" => e.turns.as_mut()?,
             "roles.table" => e.roles.as_mut()?,
@@ -158,7 +178,10 @@ fn targets<'n>(network: &'n mut Network, name: &str) -> Option<Vec<&'n mut Vec<f
         "projection.bias" => vec![&mut layer.query.bias, &mut layer.key.bias, &mut layer.value.bias],
         "context.weight" => vec![&mut layer.attention_output.weight],
         "context.bias" => vec![&mut layer.attention_output.bias],
-        "context_norm" => vec![&mut layer.attention_norm.weight, &mut layer.attention_norm.bias],
+        "context_norm" => {
+            let norm = layer.attention_norm.as_mut()?;
+            vec![&mut norm.weight, &mut norm.bias]
+        }
         "inner.weight" => vec![&mut layer.intermediate.weight],
         "inner.bias" => vec![&mut layer.intermediate.bias],
         "outer.weight" => vec![&mut layer.output.weight],

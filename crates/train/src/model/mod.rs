@@ -138,6 +138,7 @@ impl Trainable {
                 hint: Some(format!("at least one layer must be trained: freeze 0 to {}", count - 1)),
             });
         }
+        layers::check(&network)?;
         let fixed = freezing.fixes_embeddings();
         let mut make = Maker::new(&network.shape, on);
         // On a GPU, candle also runs the frozen layers, without gradients.

@@ -33,6 +33,7 @@ pub(super) fn plain(
         Some(Activation::Gelu) => y.gelu_erf(),
         Some(Activation::GeluTanh) => y.gelu(),
         Some(Activation::Relu) => y.relu(),
+        Some(Activation::Silu) => y.silu(),
     }
 }
 

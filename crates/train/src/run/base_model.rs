@@ -13,7 +13,7 @@ use turnwise_core::{
 };
 use turnwise_encoder::{
     Fingerprint, Network,
-    folder::{Additions, ModelFolder, Pipeline, PoolingMode, Step, save_extended},
+    folder::{Additions, Architecture, ModelFolder, Pipeline, PoolingMode, Step, save_extended},
     hub::{Places, resolve},
     selector::{EOU, SENTENCE_SEGMENTS, StartSelector},
     statics,
@@ -57,6 +57,16 @@ impl BaseModel {
             Some((folder, selector)) => (folder, Some(selector)),
             None => (ModelFolder::open(&found.path)?, None),
         };
+        let architecture = folder.config().architecture;
+        if !architecture.is_trainable() {
+            let trainable = Architecture::ALL.into_iter().filter(|architecture| architecture.is_trainable());
+            let trainable: Vec<&str> = trainable.map(Architecture::name).collect();
+            return Err(Error::input(format!(
+                "{model} has the architecture {}, which cannot be trained; it can only encode",
+                architecture.name()
+            ))
+            .with_hint(format!("use a model with one of these architectures: {}", trainable.join(", "))));
+        }
         if let Some(StartSelector { settings, .. }) = &selector {
             recipe.selector = Some(recipe.selector.unwrap_or_default().continuing(settings)?);
             recipe.max_tokens.get_or_insert(settings.max_tokens);

@@ -103,14 +103,119 @@ impl Builder {
         builder
     }
 
-    fn with(config: Value, layer: &[(&str, &[usize])], layers: &str) -> Self {
-        let mut builder = Builder {
+    pub fn modern_bert() -> Self {
+        let config = json!({
+            "model_type": "modernbert", "architectures": ["ModernBertForMaskedLM"], "hidden_size": HIDDEN,
+            "num_hidden_layers": LAYERS, "num_attention_heads": 2, "intermediate_size": INTERMEDIATE,
+            "hidden_activation": "gelu", "norm_eps": 1e-5, "max_position_embeddings": 32, "local_attention": 8,
+            "global_attn_every_n_layers": 3, "global_rope_theta": 160_000.0, "local_rope_theta": 9000.0,
+            "position_embedding_type": "absolute", "vocab_size": WORDS, "pad_token_id": 0,
+        });
+        let mut builder = Builder::empty(config);
+        builder.tensor("embeddings.tok_embeddings.weight", &[WORDS, HIDDEN]);
+        builder.tensor("embeddings.norm.weight", &[HIDDEN]);
+        builder.tensor("final_norm.weight", &[HIDDEN]);
+        for n in 0..LAYERS {
+            builder.tensor(&format!("layers.{n}.attn.Wqkv.weight"), &[3 * HIDDEN, HIDDEN]);
+            builder.tensor(&format!("layers.{n}.attn.Wo.weight"), &[HIDDEN, HIDDEN]);
+            builder.tensor(&format!("layers.{n}.mlp.Wi.weight"), &[2 * INTERMEDIATE, HIDDEN]);
+            builder.tensor(&format!("layers.{n}.mlp.Wo.weight"), &[HIDDEN, INTERMEDIATE]);
+            builder.tensor(&format!("layers.{n}.mlp_norm.weight"), &[HIDDEN]);
+            if n > 0 {
+                builder.tensor(&format!("layers.{n}.attn_norm.weight"), &[HIDDEN]);
+            }
+        }
+        builder.word_pieces();
+        builder
+    }
+
+    /// Builds a NomicBERT, with the keys of its own code or with those of the `transformers` library.
+    pub fn nomic_bert(own: bool) -> Self {
+        let config = match own {
+            true => json!({
+                "model_type": "nomic_bert", "auto_map": { "AutoModel": "modeling.NomicBertModel" }, "n_embd": HIDDEN,
+                "n_layer": LAYERS, "n_head": 2, "n_inner": INTERMEDIATE, "activation_function": "swiglu",
+                "layer_norm_epsilon": 1e-12, "n_positions": 32, "rotary_emb_base": 1000, "rotary_emb_fraction": 1.0,
+                "rotary_emb_interleaved": false, "rotary_scaling_factor": null, "prenorm": false, "causal": false,
+                "qkv_proj_bias": false, "mlp_fc1_bias": false, "type_vocab_size": 2, "vocab_size": WORDS,
+            }),
+            false => json!({
+                "model_type": "nomic_bert", "hidden_size": HIDDEN, "num_hidden_layers": LAYERS,
+                "num_attention_heads": 2, "head_dim": HIDDEN / 2, "intermediate_size": INTERMEDIATE,
+                "hidden_act": "silu", "layer_norm_eps": 1e-12, "max_position_embeddings": 32,
+                "rope_parameters": { "rope_theta": 1000.0, "rope_type": "default" }, "type_vocab_size": 2,
+                "vocab_size": WORDS,
+            }),
+        };
+        let mut builder = Builder::empty(config);
+        builder.tensor("embeddings.word_embeddings.weight", &[WORDS, HIDDEN]);
+        builder.tensor("embeddings.token_type_embeddings.weight", &[2, HIDDEN]);
+        builder.norm("emb_ln");
+        for n in 0..LAYERS {
+            let name = |part: &str| format!("encoder.layers.{n}.{part}");
+            builder.tensor(&name("attn.Wqkv.weight"), &[3 * HIDDEN, HIDDEN]);
+            builder.tensor(&name("attn.out_proj.weight"), &[HIDDEN, HIDDEN]);
+            builder.tensor(&name("mlp.fc11.weight"), &[INTERMEDIATE, HIDDEN]);
+            builder.tensor(&name("mlp.fc12.weight"), &[INTERMEDIATE, HIDDEN]);
+            builder.tensor(&name("mlp.fc2.weight"), &[HIDDEN, INTERMEDIATE]);
+            builder.norm(&name("norm1"));
+            builder.norm(&name("norm2"));
+        }
+        builder.word_pieces();
+        builder
+    }
+
+    pub fn gte() -> Self {
+        let config = json!({
+            "model_type": "new", "architectures": ["NewModel"], "hidden_size": HIDDEN,
+            "num_hidden_layers": LAYERS, "num_attention_heads": 2, "intermediate_size": INTERMEDIATE,
+            "hidden_act": "gelu", "layer_norm_eps": 1e-12, "layer_norm_type": "layer_norm",
+            "max_position_embeddings": 32, "position_embedding_type": "rope", "rope_theta": 500_000,
+            "rope_scaling": { "factor": 2.0, "type": "ntk" }, "pack_qkv": true, "logn_attention_scale": false,
+            "type_vocab_size": 0, "vocab_size": WORDS, "pad_token_id": 0,
+        });
+        let mut builder = Builder::empty(config);
+        builder.tensor("embeddings.word_embeddings.weight", &[WORDS, HIDDEN]);
+        builder.norm("embeddings.LayerNorm");
+        for n in 0..LAYERS {
+            let name = |part: &str| format!("encoder.layer.{n}.{part}");
+            builder.tensor(&name("attention.qkv_proj.weight"), &[3 * HIDDEN, HIDDEN]);
+            builder.tensor(&name("attention.qkv_proj.bias"), &[3 * HIDDEN]);
+            builder.tensor(&name("attention.o_proj.weight"), &[HIDDEN, HIDDEN]);
+            builder.tensor(&name("attention.o_proj.bias"), &[HIDDEN]);
+            builder.tensor(&name("mlp.up_gate_proj.weight"), &[2 * INTERMEDIATE, HIDDEN]);
+            builder.tensor(&name("mlp.down_proj.weight"), &[HIDDEN, INTERMEDIATE]);
+            builder.tensor(&name("mlp.down_proj.bias"), &[HIDDEN]);
+            builder.norm(&name("attn_ln"));
+            builder.norm(&name("mlp_ln"));
+        }
+        builder.word_pieces();
+        builder
+    }
+
+    fn norm(&mut self, name: &str) {
+        self.tensor(&format!("{name}.weight"), &[HIDDEN]);
+        self.tensor(&format!("{name}.bias"), &[HIDDEN]);
+    }
+
+    /// Writes a vocabulary of word pieces, and the tokenizer class that reads it.
+    fn word_pieces(&self) {
+        self.write("vocab.txt", &(VOCABULARY.join("\n") + "\n"));
+        self.json("tokenizer_config.json", &json!({ "tokenizer_class": "BertTokenizer" }));
+    }
+
+    fn empty(config: Value) -> Self {
+        Builder {
             folder: TempDir::new().unwrap(),
             config,
             tensors: BTreeMap::new(),
             dtype: Dtype::F32,
             written: false,
-        };
+        }
+    }
+
+    fn with(config: Value, layer: &[(&str, &[usize])], layers: &str) -> Self {
+        let mut builder = Builder::empty(config);
         builder.tensor("embeddings.word_embeddings.weight", &[WORDS, HIDDEN]);
         builder.tensor("embeddings.position_embeddings.weight", &[POSITIONS, HIDDEN]);
         builder.tensor("embeddings.LayerNorm.weight", &[HIDDEN]);

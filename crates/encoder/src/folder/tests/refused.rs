@@ -36,10 +36,15 @@ fn no_folder_and_no_model() {
 
 #[test]
 fn other_architectures() {
-    for name in ["deberta-v2", "nomic_bert", "modernbert", "electra", "albert", "xlm-roberta-xl", "t5"] {
+    for name in ["deberta-v2", "electra", "albert", "xlm-roberta-xl", "t5"] {
         let hint =
             refuses("model_type", json!(name), &[&format!("the architecture `{name}` is not supported")]);
-        assert!(hint.contains("bert, roberta, xlm-roberta, camembert, distilbert, mpnet"), "{hint}");
+        assert!(
+            hint.contains(
+                "bert, roberta, xlm-roberta, camembert, distilbert, mpnet, modernbert, nomic_bert, gte, new"
+            ),
+            "{hint}"
+        );
     }
     let mut builder = Builder::mpnet();
     builder.set("relative_attention_num_buckets", json!(64));
@@ -57,7 +62,7 @@ fn other_architectures() {
 
 #[test]
 fn unsupported_variants() {
-    refuses("hidden_act", json!("silu"), &["activation `silu`"]);
+    refuses("hidden_act", json!("tanh"), &["activation `tanh`"]);
     refuses("position_embedding_type", json!("relative_key_query"), &["`relative_key_query`"]);
     refuses("is_decoder", json!(true), &["`is_decoder`"]);
     refuses("add_cross_attention", json!(true), &["`add_cross_attention`"]);
@@ -85,6 +90,50 @@ fn unsupported_variants() {
         builder.set(key, value);
         builder.open().unwrap();
     }
+}
+
+#[test]
+fn unsupported_rotary_positions() {
+    #[track_caller]
+    fn refuses(mut builder: Builder, key: &str, value: Value, parts: &[&str]) {
+        builder.set(key, value);
+        builder.refused(parts);
+    }
+    let yarn = json!({ "rope_type": "yarn", "factor": 4.0 });
+    refuses(Builder::modern_bert(), "rope_scaling", yarn.clone(), &["`yarn`"]);
+    let by_layer = json!({ "full_attention": yarn });
+    refuses(Builder::modern_bert(), "rope_parameters", by_layer, &["`yarn`"]);
+    refuses(Builder::modern_bert(), "layer_types", json!(["full_attention"]), &["must have 2 elements"]);
+    refuses(
+        Builder::modern_bert(),
+        "layer_types",
+        json!(["full_attention", "chunked_attention"]),
+        &["`layer_types`", "chunked_attention"],
+    );
+    refuses(Builder::modern_bert(), "global_rope_theta", json!(0.5), &["must be at least 1"]);
+    refuses(Builder::modern_bert(), "norm_bias", json!(true), &["`embeddings.norm.bias` is missing"]);
+    refuses(Builder::modern_bert(), "auto_map", json!({ "AutoModel": "x.X" }), &["its own code"]);
+    for key in ["prenorm", "parallel_block", "use_rms_norm", "rotary_emb_interleaved", "causal"] {
+        refuses(Builder::nomic_bert(true), key, json!(true), &[&format!("`{key}` is true")]);
+    }
+    refuses(Builder::nomic_bert(true), "rotary_scaling_factor", json!(2), &["`rotary_scaling_factor` is 2"]);
+    refuses(Builder::nomic_bert(true), "rotary_emb_fraction", json!(0.5), &["only 1 is supported"]);
+    refuses(Builder::nomic_bert(true), "moe_every_n_layers", json!(2), &["experts"]);
+    refuses(Builder::nomic_bert(true), "activation_function", json!("gelu"), &["`gelu`"]);
+    refuses(Builder::nomic_bert(false), "rope_parameters", yarn, &["`yarn`"]);
+    refuses(
+        Builder::gte(),
+        "rope_scaling",
+        json!({ "factor": 2.0, "type": "linear" }),
+        &["only the type `ntk`"],
+    );
+    refuses(Builder::gte(), "logn_attention_scale", json!(true), &["`logn_attention_scale` is true"]);
+    refuses(Builder::gte(), "pack_qkv", json!(false), &["`pack_qkv` is false"]);
+    refuses(Builder::gte(), "layer_norm_type", json!("rms_norm"), &["`rms_norm`"]);
+    refuses(Builder::gte(), "position_embedding_type", json!("absolute"), &["`absolute`", "use `rope`"]);
+    let mut builder = Builder::modern_bert();
+    builder.tensor("layers.1.attn.extra.weight", &[HIDDEN]);
+    builder.refused(&["`layers.1.attn.extra.weight`"]);
 }
 
 #[test]

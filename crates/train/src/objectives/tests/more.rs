@@ -5,7 +5,7 @@ use crate::model::{Freezing, Trainable};
 use turnwise_encoder::{
     Network,
     folder::MlmHead,
-    network::{Activation, Norm, Shape},
+    network::{Norm, Shape},
 };
 
 /// Returns `f(W·x + b)`. The two parameters in `heads` are `W` and `b`.
@@ -68,14 +68,7 @@ fn responses_and_siamese_networks_equal_their_formulas() {
 
 /// Creates a network with hidden size `WIDTH` and a vocabulary of 50 words.
 pub(super) fn trainable(frozen: usize) -> Trainable {
-    let shape = Shape {
-        hidden: WIDTH,
-        heads: 2,
-        intermediate: 8,
-        activation: Activation::Gelu,
-        norm_epsilon: 1e-6,
-        first_position: 0,
-    };
+    let shape = Shape { norm_epsilon: 1e-6, ..Shape::bert(WIDTH, 2, 8) };
     let freezing = Freezing { layers: frozen, embeddings: frozen > 0, memory: Some(1 << 20) };
     Trainable::new(Network::random(shape, 2, 50, 64, 3), freezing, &Device::Cpu, DType::F32).unwrap()
 }

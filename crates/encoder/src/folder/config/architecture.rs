@@ -1,0 +1,116 @@
+//! Supported architectures.
+
+/// Architecture of a network. All supported architectures are encoders, related to BERT.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Architecture {
+    /// BERT. Most MiniLM, E5 and BGE models have this architecture.
+    Bert,
+    /// RoBERTa.
+    Roberta,
+    /// XLM-RoBERTa.
+    XlmRoberta,
+    /// CamemBERT.
+    Camembert,
+    /// DistilBERT.
+    DistilBert,
+    /// MPNet, with a relative position bias.
+    MpNet,
+    /// ModernBERT: rotary positions, gated feed-forward blocks, and layers in which tokens attend only to their
+    /// neighbours.
+    ModernBert,
+    /// NomicBERT: rotary positions and gated feed-forward blocks.
+    NomicBert,
+    /// GTE, by its name in the `transformers` library: rotary positions and gated feed-forward blocks.
+    Gte,
+    /// GTE, by its name in models with their own code, such as `Alibaba-NLP/gte-base-en-v1.5`.
+    New,
+}
+
+impl Architecture {
+    /// All supported architectures.
+    pub const ALL: [Self; 10] = [
+        Self::Bert,
+        Self::Roberta,
+        Self::XlmRoberta,
+        Self::Camembert,
+        Self::DistilBert,
+        Self::MpNet,
+        Self::ModernBert,
+        Self::NomicBert,
+        Self::Gte,
+        Self::New,
+    ];
+
+    /// Returns the value of `model_type` in `config.json`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Architecture::Bert => "bert",
+            Architecture::Roberta => "roberta",
+            Architecture::XlmRoberta => "xlm-roberta",
+            Architecture::Camembert => "camembert",
+            Architecture::DistilBert => "distilbert",
+            Architecture::MpNet => "mpnet",
+            Architecture::ModernBert => "modernbert",
+            Architecture::NomicBert => "nomic_bert",
+            Architecture::Gte => "gte",
+            Architecture::New => "new",
+        }
+    }
+
+    /// Returns the name of the class in the `transformers` library that implements the network without a task head.
+    pub const fn class(self) -> &'static str {
+        match self {
+            Architecture::Bert => "BertModel",
+            Architecture::Roberta => "RobertaModel",
+            Architecture::XlmRoberta => "XLMRobertaModel",
+            Architecture::Camembert => "CamembertModel",
+            Architecture::DistilBert => "DistilBertModel",
+            Architecture::MpNet => "MPNetModel",
+            Architecture::ModernBert => "ModernBertModel",
+            Architecture::NomicBert => "NomicBertModel",
+            Architecture::Gte => "GteModel",
+            Architecture::New => "NewModel",
+        }
+    }
+
+    /// Returns the prefix that the names of the network's tensors have in a model with a task head.
+    pub const fn prefix(self) -> &'static str {
+        match self {
+            Architecture::Bert => "bert.",
+            Architecture::DistilBert => "distilbert.",
+            Architecture::MpNet => "mpnet.",
+            Architecture::ModernBert => "model.",
+            Architecture::NomicBert => "nomic_bert.",
+            Architecture::Gte => "gte.",
+            Architecture::New => "new.",
+            // The classes of XLM-RoBERTa and CamemBERT use the name of RoBERTa.
+            _ => "roberta.",
+        }
+    }
+
+    /// Returns true if position ids start at the id of the padding token plus 1.
+    pub const fn counts_from_padding(self) -> bool {
+        matches!(
+            self,
+            Architecture::Roberta | Architecture::XlmRoberta | Architecture::Camembert | Architecture::MpNet
+        )
+    }
+
+    /// Returns true if the architecture can be trained and saved. The others can only encode.
+    pub const fn is_trainable(self) -> bool {
+        !matches!(
+            self,
+            Architecture::ModernBert | Architecture::NomicBert | Architecture::Gte | Architecture::New
+        )
+    }
+
+    /// Returns true if the network has segment embeddings.
+    pub const fn has_segments(self) -> bool {
+        !matches!(self, Architecture::DistilBert | Architecture::MpNet | Architecture::ModernBert)
+    }
+
+    /// Returns true if the network has a relative position bias.
+    pub const fn has_relative_bias(self) -> bool {
+        matches!(self, Architecture::MpNet)
+    }
+}
