@@ -219,10 +219,13 @@ def scorers(pairs, folder, size=None):
     if size == "small":
         widths = {"hidden_size": 8, "num_attention_heads": 2, "intermediate_size": 12, "num_hidden_layers": 2}
         kinds = {"bert": kinds["bert"]}
+    else:
+        kinds |= {"modernbert": byte_pairs(texts), "modernbert-mean": framed(word_pieces(texts)),
+                  "nomic": framed(word_pieces(texts)), "gte": byte_pairs(texts)}
     for seed, (kind, (tokenizer, names)) in enumerate(kinds.items()):
         tokenizer.no_padding()
         tokenizer.no_truncation()
-        inputs = ["input_ids", "token_type_ids", "attention_mask"] if kind == "bert" else ["input_ids", "attention_mask"]
+        inputs = ["input_ids", "token_type_ids", "attention_mask"] if kind in ("bert", "nomic") else ["input_ids", "attention_mask"]
         fast = PreTrainedTokenizerFast(
             tokenizer_object=tokenizer, model_max_length=48, model_input_names=inputs, **names)
         torch.manual_seed(seed + 100)
@@ -234,6 +237,15 @@ def scorers(pairs, folder, size=None):
             config = transformers.BertConfig(max_position_embeddings=96, **widths, **common)
         elif kind == "roberta":
             config = transformers.RobertaConfig(**places, **widths, **common)
+        elif kind.startswith("modernbert"):
+            config = transformers.ModernBertConfig(
+                max_position_embeddings=96, local_attention=12, global_attn_every_n_layers=2, cls_token_id=None,
+                sep_token_id=None, bos_token_id=None, eos_token_id=None, classifier_bias=kind == "modernbert",
+                classifier_pooling="mean" if kind == "modernbert-mean" else "cls", **widths, **common)
+        elif kind == "nomic":
+            config = transformers.NomicBertConfig(max_position_embeddings=96, **widths, **common)
+        elif kind == "gte":
+            config = transformers.GteConfig(max_position_embeddings=96, type_vocab_size=1, **widths, **common)
         elif kind == "mpnet":
             places.pop("type_vocab_size")
             config = transformers.MPNetConfig(**places, **widths, **common)
@@ -242,7 +254,7 @@ def scorers(pairs, folder, size=None):
         model = transformers.AutoModelForSequenceClassification.from_config(config)
         with torch.no_grad():
             for name, parameter in model.named_parameters():
-                if name.endswith("bias") or "LayerNorm" in name or "layer_norm" in name:
+                if name.endswith("bias") or "norm" in name.lower():
                     parameter.add_(torch.randn_like(parameter) * 0.2)
         bare = folder / f".{kind}"
         model.save_pretrained(bare)

@@ -12,8 +12,8 @@ use turnwise_encoder::{
     DeviceChoice, Precision,
     folder::{Additions, ModelFolder, save_extended},
     selector::{
-        Divider, EOU, Head, HeadActivation, HeadKind, History, SavedSelector, Selector, SelectorSettings,
-        Trained, is_selector, save_selector,
+        Divider, EOU, Head, HeadActivation, HeadKind, HeadPooling, History, SavedSelector, Selector,
+        SelectorSettings, Trained, is_selector, save_selector,
     },
 };
 
@@ -81,7 +81,7 @@ fn cross_encoders_have_the_scores_of_sentence_transformers() {
     let folder = work.path("scorers");
     fs::create_dir(&folder).unwrap();
     let names = peers.reference(&["scorers", text(&file), text(&folder)]);
-    assert_eq!(names.lines().count(), 5);
+    assert_eq!(names.lines().count(), 9);
     for name in names.lines() {
         let model = folder.join(name);
         assert!(is_selector(&model));
@@ -109,7 +109,14 @@ fn a_selector_of_tokens_opens_in_sentence_transformers_with_the_same_scores() {
         let width = network.shape.hidden;
         let architecture = base.config().architecture;
         let hidden = (numbers(1, width * width), numbers(2, width), HeadActivation::of(architecture));
-        let head = Head { hidden: Some(hidden), weight: numbers(3, width), bias: 0.3, scales: None };
+        let head = Head {
+            hidden: Some(hidden),
+            norm: None,
+            weight: numbers(3, width),
+            bias: 0.3,
+            scales: None,
+            pooling: HeadPooling::First,
+        };
         let settings = SelectorSettings {
             history: History::Tokens,
             max_tokens: base.config().max_tokens(),

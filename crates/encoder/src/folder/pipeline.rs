@@ -153,6 +153,21 @@ pub enum DenseActivation {
 }
 
 impl DenseActivation {
+    /// Applies the activation function to `x`.
+    pub(crate) fn apply(self, x: f32) -> f32 {
+        match self {
+            DenseActivation::Identity => x,
+            DenseActivation::Tanh => x.tanh(),
+            DenseActivation::Relu => x.max(0.0),
+            DenseActivation::Gelu => {
+                let x = f64::from(x);
+                (0.5 * x * (1.0 + candle_core::cpu::erf::erf_f64(x * std::f64::consts::FRAC_1_SQRT_2))) as f32
+            }
+            DenseActivation::Sigmoid => 1.0 / (1.0 + (-x).exp()),
+            DenseActivation::Silu => x / (1.0 + (-x).exp()),
+        }
+    }
+
     /// All activation functions.
     pub const ALL: [Self; 6] =
         [Self::Identity, Self::Tanh, Self::Relu, Self::Gelu, Self::Sigmoid, Self::Silu];

@@ -75,13 +75,7 @@ impl SelectorFolder {
             Error::data(format!("{}: {e}", path.join(SELECTOR).display()))
                 .with_hint("train the selector again")
         })?;
-        let head = Head::read(
-            folder.weights(),
-            config.architecture,
-            folder.prefix(),
-            config.shape.hidden,
-            settings.head,
-        );
+        let head = Head::read(folder.weights(), config, folder.prefix(), settings.head);
         let head = head.map_err(|e| match is_own {
             true => e,
             false => Error::data(format!("{} is not a cross-encoder with one score: {e}", path.display()))
@@ -119,6 +113,12 @@ impl SelectorFolder {
             all.text("hidden", format_args!("{activation:?}"))
                 .part("weight", &bytes_of(weight))
                 .part("bias", &bytes_of(bias));
+        }
+        if let Some((norm, epsilon)) = &head.norm {
+            all.text("norm", epsilon.to_bits())
+                .part("weight", &bytes_of(&norm.weight))
+                .part("bias", &bytes_of(&norm.bias))
+                .text("pooling", format_args!("{:?}", head.pooling));
         }
         Ok(all.finish())
     }

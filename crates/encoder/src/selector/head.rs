@@ -1,19 +1,24 @@
-//! Heads, which reduce the hidden state of the first token to one score.
+//! Heads, which reduce the hidden states of a sequence to one score.
 
 use serde::{Deserialize, Serialize};
 use turnwise_core::error::{Error, Result};
 
 use super::settings::HeadKind;
-use crate::folder::{Architecture, weights::Weights};
+use crate::{
+    folder::{Architecture, Config, DenseActivation, weights::Weights},
+    network::Norm,
+};
 
 /// Name of the scales in the weight files.
 const SCALES: &str = "matching.scales";
 
-/// Layer or layers that compute the score from the hidden state of the first token.
+/// Layer or layers that compute the score from the hidden states of a sequence.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Head {
     /// Square layer before the scoring layer, with its activation function; `None` for a single layer.
     pub hidden: Option<(Vec<f32>, Vec<f32>, HeadActivation)>,
+    /// Layer norm after the square layer, and its epsilon; `None` for all architectures except ModernBERT.
+    pub norm: Option<(Norm, f32)>,
     /// Weights of the scoring layer.
     pub weight: Vec<f32>,
     /// Bias of the scoring layer.
@@ -21,6 +26,18 @@ pub struct Head {
     /// Scales of the similarities of the context and the response, which are encoded separately; `None` if the score does
     /// not depend on them.
     pub scales: Option<Scales>,
+    /// Input of the first layer.
+    pub pooling: HeadPooling,
+}
+
+/// Input of the first layer of a head.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum HeadPooling {
+    /// Hidden state of the first token.
+    #[default]
+    First,
+    /// Mean of the hidden states of all tokens. Some models of ModernBERT have it.
+    Mean,
 }
 
 /// Scales of the similarities that the head `matching` adds to the score.
@@ -59,6 +76,9 @@ pub enum HeadActivation {
     /// `max(x, 0)`, as in DistilBERT.
     #[serde(rename = "relu")]
     Relu,
+    /// GELU, as in ModernBERT.
+    #[serde(rename = "gelu")]
+    Gelu,
 }
 
 impl HeadActivation {
@@ -66,6 +86,7 @@ impl HeadActivation {
     pub fn of(architecture: Architecture) -> Self {
         match architecture {
             Architecture::DistilBert => HeadActivation::Relu,
+            Architecture::ModernBert => HeadActivation::Gelu,
             _ => HeadActivation::Tanh,
         }
     }
@@ -74,21 +95,25 @@ impl HeadActivation {
         match self {
             HeadActivation::Tanh => x.tanh(),
             HeadActivation::Relu => x.max(0.0),
+            HeadActivation::Gelu => DenseActivation::Gelu.apply(x),
         }
     }
 }
 
 impl Head {
-    /// Returns the score of a response from the state of the first token. Heads with scales add the scaled
-    /// similarities of the context and the response to it.
+    /// Returns the score of a response from the pooled state. Heads with scales add the scaled similarities of the context
+    /// and the response to it.
     pub fn score(&self, state: &[f32]) -> f32 {
         let dot = |weights: &[f32], x: &[f32]| weights.iter().zip(x).map(|(w, x)| w * x).sum::<f32>();
         match &self.hidden {
             None => dot(&self.weight, state) + self.bias,
             Some((weight, bias, activation)) => {
                 let rows = weight.chunks_exact(state.len()).zip(bias);
-                let hidden: Vec<f32> =
+                let mut hidden: Vec<f32> =
                     rows.map(|(row, bias)| activation.apply(dot(row, state) + bias)).collect();
+                if let Some((norm, epsilon)) = &self.norm {
+                    normalize(&mut hidden, norm, *epsilon);
+                }
                 dot(&self.weight, &hidden) + self.bias
             }
         }
@@ -96,22 +121,32 @@ impl Head {
 
     /// Reads the head of a model for sequence classification with one label. `prefix` is the prefix of the names of the
     /// network's tensors.
-    pub(super) fn read(
-        weights: &Weights,
-        architecture: Architecture,
-        prefix: &str,
-        width: usize,
-        kind: HeadKind,
-    ) -> Result<Self> {
+    pub(super) fn read(weights: &Weights, config: &Config, prefix: &str, kind: HeadKind) -> Result<Self> {
+        let (architecture, width) = (config.architecture, config.shape.hidden);
         let names = HeadNames::of(architecture, prefix);
         let read = |name: String, dims: &[usize]| weights.expect(&name, dims)?.numbers();
+        // Only ModernBERT can have no bias.
+        let bias = |name: &str| {
+            let name = format!("{name}.bias");
+            match architecture == Architecture::ModernBert && weights.get(&name).is_none() {
+                true => Ok(vec![0.0; width]),
+                false => read(name, &[width]),
+            }
+        };
         let hidden = match kind {
             HeadKind::Cls | HeadKind::Matching => None,
             HeadKind::Pooler => Some((
                 read(format!("{}.weight", names.hidden), &[width, width])?,
-                read(format!("{}.bias", names.hidden), &[width])?,
+                bias(&names.hidden)?,
                 HeadActivation::of(architecture),
             )),
+        };
+        let norm = match names.norm {
+            Some(name) if hidden.is_some() => {
+                let norm = Norm { weight: read(format!("{name}.weight"), &[width])?, bias: bias(name)? };
+                Some((norm, config.shape.norm_epsilon))
+            }
+            _ => None,
         };
         let weight = read(format!("{}.weight", names.score), &[1, width])?;
         let bias = read(format!("{}.bias", names.score), &[1])?;
@@ -120,7 +155,11 @@ impl Head {
             HeadKind::Matching => Scales::of(&read(SCALES.to_owned(), &[3])?),
             _ => None,
         };
-        Ok(Head { hidden, weight, bias, scales })
+        let pooling = match config.variant.classifier_pools_all {
+            true => HeadPooling::Mean,
+            false => HeadPooling::First,
+        };
+        Ok(Head { hidden, norm, weight, bias, scales, pooling })
     }
 
     /// Returns the tensors of the head with their names and shapes.
@@ -143,19 +182,35 @@ impl Head {
     }
 }
 
+/// Applies a layer norm.
+fn normalize(x: &mut [f32], norm: &Norm, epsilon: f32) {
+    let n = x.len() as f32;
+    let mean = x.iter().sum::<f32>() / n;
+    let variance = x.iter().map(|x| (x - mean).powi(2)).sum::<f32>() / n;
+    let factor = 1.0 / (variance + epsilon).sqrt();
+    for ((x, weight), bias) in x.iter_mut().zip(&norm.weight).zip(&norm.bias) {
+        *x = (*x - mean) * factor * weight + bias;
+    }
+}
+
 /// Names of the layers of a head in the weight files.
 struct HeadNames {
     hidden: String,
+    norm: Option<&'static str>,
     score: &'static str,
 }
 
 impl HeadNames {
     fn of(architecture: Architecture, prefix: &str) -> Self {
         let (hidden, score) = match architecture {
-            Architecture::Bert => (format!("{prefix}pooler.dense"), "classifier"),
+            Architecture::Bert | Architecture::NomicBert | Architecture::Gte | Architecture::New => {
+                (format!("{prefix}pooler.dense"), "classifier")
+            }
+            Architecture::ModernBert => ("head.dense".to_owned(), "classifier"),
             Architecture::DistilBert => ("pre_classifier".to_owned(), "classifier"),
             _ => ("classifier.dense".to_owned(), "classifier.out_proj"),
         };
-        HeadNames { hidden, score }
+        let norm = (architecture == Architecture::ModernBert).then_some("head.norm");
+        HeadNames { hidden, norm, score }
     }
 }

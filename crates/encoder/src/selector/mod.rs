@@ -23,7 +23,7 @@ use crate::{
 
 pub use engine::Engine;
 pub use folder::{SavedSelector, ScoreActivation, StartSelector, is_selector, save_selector};
-pub use head::{Head, HeadActivation, Scales};
+pub use head::{Head, HeadActivation, HeadPooling, Scales};
 pub use layout::{EOU, Layout, LayoutTokens, Pair, SENTENCE_SEGMENTS, Utterance};
 pub use select::SOFTNESS;
 pub use settings::{Divider, Frame, HeadKind, History, SelectorSettings, SentencePooling, SentenceSettings};

@@ -8,7 +8,7 @@ use turnwise_core::{
     vectors::cosine,
 };
 
-use super::{History, Sample, Selected, Selector, Utterance, engine::Engine};
+use super::{HeadPooling, History, Sample, Selected, Selector, Utterance, engine::Engine};
 use crate::{
     InputVectors, Part, Reduction, Vectors,
     backend::pool_into,
@@ -92,8 +92,12 @@ impl Selector {
                 let tokens = pair.vectors.iter().map(|(token, _)| *token).collect();
                 sequence.vectors = Some(InputVectors { tokens, elements });
             }
-            let first_token = vec![Part { rows: 0..1, weight: 1.0 }];
-            items.push(Item { input: items.len(), sequence, pools: vec![first_token] });
+            let rows = match self.head.pooling {
+                HeadPooling::First => 0..1,
+                HeadPooling::Mean => 0..sequence.len(),
+            };
+            let pool = vec![Part { weight: 1.0 / rows.len() as f32, rows }];
+            items.push(Item { input: items.len(), sequence, pools: vec![pool] });
         }
     }
 

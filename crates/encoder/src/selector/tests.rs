@@ -23,6 +23,7 @@ fn selector(settings: SelectorSettings) -> (TempDir, Selector) {
     let head = Head {
         hidden: (settings.head == HeadKind::Pooler)
             .then(|| (numbers(width * width), numbers(width), HeadActivation::Tanh)),
+        norm: None,
         weight: numbers(width),
         bias: 0.25,
         scales: (settings.head == HeadKind::Matching).then_some(Scales {
@@ -30,6 +31,7 @@ fn selector(settings: SelectorSettings) -> (TempDir, Selector) {
             context: 2.0,
             tokens: 2.5,
         }),
+        pooling: HeadPooling::First,
     };
     let is_frozen = settings.sentences.is_some_and(|sentences| sentences.frozen);
     let other = other_network(&network);

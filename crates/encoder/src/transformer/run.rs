@@ -15,7 +15,7 @@ use turnwise_core::error::{Error, Result};
 use crate::{
     Backend, Batch, Part, Pool, PoolRequest, Reduction, Sequence, TextOptions, TokenVectors, Vectors,
     backend::{empty, pool_into},
-    folder::{Dense, DenseActivation, Pipeline, Step},
+    folder::{Dense, Pipeline, Step},
     transformer::{
         Prompt, Transformer,
         items::{Item, packs},
@@ -252,25 +252,11 @@ fn dense(layer: &Dense, vectors: &Vectors) -> Vectors {
         let weights = &layer.weight[o * layer.inputs..][..layer.inputs];
         let sum: f64 = weights.iter().zip(x).map(|(w, x)| f64::from(*w) * f64::from(*x)).sum();
         let bias = layer.bias.as_ref().map_or(0.0, |b| b[o]);
-        activate(layer.activation, sum as f32 + bias)
+        layer.activation.apply(sum as f32 + bias)
     };
     let rows = (0..vectors.len()).into_par_iter();
     let flat = rows.flat_map_iter(|n| (0..layer.outputs).map(move |o| output(vectors.row(n), o)));
     Vectors::from_flat(layer.outputs, flat.collect()).unwrap_or_else(|| Vectors::new(layer.outputs))
-}
-
-fn activate(activation: DenseActivation, x: f32) -> f32 {
-    match activation {
-        DenseActivation::Identity => x,
-        DenseActivation::Tanh => x.tanh(),
-        DenseActivation::Relu => x.max(0.0),
-        DenseActivation::Gelu => {
-            let x = f64::from(x);
-            (0.5 * x * (1.0 + candle_core::cpu::erf::erf_f64(x * std::f64::consts::FRAC_1_SQRT_2))) as f32
-        }
-        DenseActivation::Sigmoid => 1.0 / (1.0 + (-x).exp()),
-        DenseActivation::Silu => x / (1.0 + (-x).exp()),
-    }
 }
 
 #[cfg(test)]

@@ -36,7 +36,9 @@ use turnwise_core::{
     error::{Error, Result},
     random::Random,
 };
-use turnwise_encoder::selector::{Head, HeadActivation, HeadKind, History, Layout, Scales, SelectorSettings};
+use turnwise_encoder::selector::{
+    Head, HeadActivation, HeadKind, HeadPooling, History, Layout, Scales, SelectorSettings,
+};
 
 pub static SELECTOR: Definition = Definition {
     name: "selector",
@@ -194,7 +196,7 @@ fn head_of(heads: &[Parameter], kind: HeadKind, activation: HeadActivation) -> R
     };
     let bias = bias.numbers()?.first().copied().unwrap_or_default();
     let scales = scales.and_then(|scales| Scales::of(&scales));
-    Ok(Head { hidden, weight: weight.numbers()?, bias, scales })
+    Ok(Head { hidden, norm: None, weight: weight.numbers()?, bias, scales, pooling: HeadPooling::First })
 }
 
 impl Selector {
@@ -362,6 +364,7 @@ impl Pairs {
                 let hidden = match self.activation {
                     HeadActivation::Tanh => hidden.tanh()?,
                     HeadActivation::Relu => hidden.relu()?,
+                    HeadActivation::Gelu => hidden.gelu_erf()?,
                 };
                 losses::apply(&self.heads[2..], &hidden, None)?
             }

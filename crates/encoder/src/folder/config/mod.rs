@@ -50,6 +50,8 @@ pub struct Variant {
     pub final_norm: bool,
     /// Window of each layer; empty if no layer has one.
     pub windows: Vec<Option<usize>>,
+    /// True if the head of a classifier reads the mean of all tokens, instead of the first token.
+    pub classifier_pools_all: bool,
 }
 
 /// Groups of parameters; a group is true if its parameters have no bias.

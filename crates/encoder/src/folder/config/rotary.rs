@@ -34,6 +34,16 @@ pub(super) fn modern_bert(file: &Object) -> Result<Config> {
     if let Some(scaling) = file.get("rope_scaling") {
         refuse_scaling(file, scaling)?;
     }
+    let classifier_pools_all = match file.text("classifier_pooling")? {
+        None | Some("cls") => false,
+        Some("mean") => true,
+        Some(other) => {
+            return Err(file.wrong(format!("`classifier_pooling` is `{other}`, which is not supported")));
+        }
+    };
+    if let Some(other) = file.text("classifier_activation")?.filter(|activation| *activation != "gelu") {
+        return Err(file.wrong(format!("`classifier_activation` is `{other}`; only `gelu` is supported")));
+    }
     let rotary = Rotary {
         max_tokens,
         base: base("full_attention", "global_rope_theta", 160_000.0)?,
@@ -69,6 +79,7 @@ pub(super) fn modern_bert(file: &Object) -> Result<Config> {
             first_norm_is_missing: true,
             final_norm: true,
             windows: windows.collect(),
+            classifier_pools_all,
         },
     })
 }
