@@ -133,6 +133,12 @@ fn gte() {
 }
 
 #[test]
+fn decoders() {
+    agree("decoders", "qwen3", 1);
+    agree("decoders", "gemma3", 1);
+}
+
+#[test]
 fn different_models_and_prompts_give_different_vectors() {
     let test = "different_models_and_prompts_give_different_vectors";
     let Some(models) = Models::find(test) else { return };

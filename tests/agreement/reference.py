@@ -112,6 +112,15 @@ def network(kind, tokenizer, seed):
         return transformers.NomicBertModel(transformers.NomicBertConfig(max_position_embeddings=96, **WIDTHS, **common))
     if kind == "gte":
         return transformers.GteModel(transformers.GteConfig(max_position_embeddings=96, **WIDTHS, **common))
+    if kind == "qwen3":
+        config = transformers.Qwen3Config(num_key_value_heads=1, head_dim=12, max_position_embeddings=96, **WIDTHS, **common)
+        return transformers.Qwen3Model(config)
+    if kind == "gemma3":
+        config = transformers.Gemma3TextConfig(
+            num_key_value_heads=1, head_dim=12, query_pre_attn_scalar=12, max_position_embeddings=96, sliding_window=12,
+            use_bidirectional_attention=True, layer_types=["sliding_attention", "full_attention", "sliding_attention"],
+            **WIDTHS, **common)
+        return transformers.Gemma3TextModel(config)
     # Their positions begin behind the padding id.
     places = {"max_position_embeddings": 98, "type_vocab_size": 1, "bos_token_id": 0, "eos_token_id": 2}
     if kind == "mpnet":
@@ -180,6 +189,8 @@ def models(texts, folder):
     add("modernbert-cls", "modernbert", pieces, "cls")
     add("nomic", "nomic", pieces, "mean", Normalize())
     add("gte", "gte", pieces, "cls", Normalize())
+    add("qwen3", "qwen3", pairs, "lasttoken", Normalize())
+    add("gemma3", "gemma3", grams, "mean", dense(40, 56, torch.nn.Identity(), bias=False), Normalize())
     for name, model in made.items():
         model.save(str(folder / name), create_model_card=False)
         # What a folder says counts, not what is in memory.

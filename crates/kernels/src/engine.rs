@@ -8,7 +8,7 @@ use crate::{
     Batch, Network, Precision, Sequence,
     attention::DistanceBias,
     layer::{PackedLayer, Positions, Rows, Workspace},
-    network::{RelativeBias, Shape, Table},
+    network::{Norm, RelativeBias, Shape, Table},
     norm::{AddNorm, PaddedNorm, padded_norm},
     pack::{GRAIN, f16_error},
     precision,
@@ -29,7 +29,9 @@ pub struct CpuEngine {
     failed: Vec<SimdLevel>,
     hidden: usize,
     embedder: Embedder,
-    norm: PaddedNorm,
+    /// Width of a row of hidden states with its padding.
+    stride: usize,
+    norm: Option<PaddedNorm>,
     biases: Option<DistanceBias>,
     rotations: Option<Rotations>,
     layers: Vec<PackedLayer>,
@@ -102,7 +104,8 @@ impl CpuEngine {
             failed: Vec::new(),
             hidden: network.shape.hidden,
             embedder: Embedder::new(network),
-            norm: padded_norm(&network.embeddings.norm, &network.shape),
+            stride: network.shape.hidden.next_multiple_of(GRAIN),
+            norm: network.embeddings.norm.as_ref().map(|norm| padded_norm(norm, &network.shape)),
             biases: network.relative_bias.as_ref().map(|bias| DistanceBias::new(bias, network.max_tokens())),
             rotations: Rotations::new(network),
             layers: at_level!(level, pack::<_>(network, precision))?,
@@ -146,7 +149,7 @@ unsafe fn run<S: Simd>(
     workspace: &mut Workspace,
     team: &Team,
 ) {
-    let (tokens, stride) = (batch.tokens(), engine.norm.weight.len());
+    let (tokens, stride) = (batch.tokens(), engine.stride);
     workspace.x.reserve::<f32>(tokens * stride);
     let mut start = 0;
     for sequence in batch.sequences {
@@ -155,8 +158,10 @@ unsafe fn run<S: Simd>(
         start += sequence.len();
     }
     let x = &mut workspace.x.of_mut()[..tokens * stride];
-    // SAFETY: the caller guarantees the processor features.
-    unsafe { AddNorm { x, y: None, to: None, stride, norm: &engine.norm }.run::<S::Base>() };
+    if let Some(norm) = &engine.norm {
+        // SAFETY: the caller guarantees the processor features.
+        unsafe { AddNorm { x, y: None, to: None, stride, norm }.run::<S::Base>() };
+    }
     let positions: Vec<u32> = match engine.rotations {
         Some(_) => batch.sequences.iter().flat_map(|s| engine.embedder.positions(s)).collect(),
         None => Vec::new(),
@@ -192,7 +197,7 @@ unsafe fn run<S: Simd>(
 
 /// Passes the first `count` rows of hidden states to `take`, without the padding of the rows.
 fn hand_out(engine: &CpuEngine, workspace: &Workspace, count: usize, take: &mut dyn FnMut(&[f32])) {
-    let (stride, hidden) = (engine.norm.weight.len(), engine.hidden);
+    let (stride, hidden) = (engine.stride, engine.hidden);
     let x = &workspace.x.of::<f32>()[..count * stride];
     if stride == hidden {
         take(x);
@@ -206,23 +211,27 @@ fn hand_out(engine: &CpuEngine, workspace: &Workspace, count: usize, take: &mut 
 fn check(network: &Network) -> Result<()> {
     let shape = &network.shape;
     let (h, e) = (shape.hidden, &network.embeddings);
-    let mut fits = h > 0 && shape.heads > 0 && h % shape.heads == 0 && shape.intermediate > 0;
+    let (queries, keys) = (shape.heads * shape.head_size, shape.key_heads * shape.head_size);
+    let mut fits = h > 0 && queries > 0 && keys > 0 && shape.intermediate > 0;
+    fits &= shape.key_heads > 0 && shape.heads.is_multiple_of(shape.key_heads);
     fits &= e.tables().all(|t| t.rows > 0 && t.data.len() == t.rows * h);
     fits &= network.relative_bias.as_ref().is_none_or(|bias| {
         bias.heads == shape.heads && bias.data.len() == RelativeBias::BUCKETS * bias.heads
     });
     // A network has a table of positions or a rotary position embedding.
     fits &= e.positions.is_some() != shape.rotary.is_some();
-    fits &= shape.rotary.is_none() || (h / shape.heads.max(1)).is_multiple_of(2);
-    let mut norms = vec![&e.norm];
-    norms.extend(&network.final_norm);
+    fits &= shape.rotary.is_none() || shape.head_size.is_multiple_of(2);
+    let mut norms: Vec<(&Norm, usize)> =
+        e.norm.iter().chain(&network.final_norm).map(|norm| (norm, h)).collect();
     for layer in &network.layers {
-        norms.extend(layer.attention_norm.iter().chain([&layer.output_norm]));
+        let of_heads = layer.head_norms.iter().flatten();
+        norms.extend(of_heads.map(|norm| (norm, shape.head_size)));
+        norms.extend(layer.norms_of_states().map(|norm| (norm, h)));
         let linears = [
-            (&layer.query, h, h),
-            (&layer.key, h, h),
-            (&layer.value, h, h),
-            (&layer.attention_output, h, h),
+            (&layer.query, h, queries),
+            (&layer.key, h, keys),
+            (&layer.value, h, keys),
+            (&layer.attention_output, queries, h),
             (&layer.intermediate, h, shape.intermediate),
             (&layer.output, shape.intermediate, h),
         ];
@@ -234,7 +243,7 @@ fn check(network: &Network) -> Result<()> {
                 && linear.bias.len() == outputs;
         }
     }
-    fits &= norms.iter().all(|n| n.weight.len() == h && n.bias.len() == h);
+    fits &= norms.iter().all(|(norm, width)| norm.weight.len() == *width && norm.bias.len() == *width);
     if fits { Ok(()) } else { Err(Error::data("the sizes of the network's weights are inconsistent")) }
 }
 

@@ -7,7 +7,7 @@ use crate::{
     Precision,
     attention::{DistanceBias, HeadWorkspace, Heads, SPARE_ROWS, attend},
     codes::CodeBuffers,
-    network::{Activation, Layer, Linear, NormOrder, Shape},
+    network::{Activation, Layer, Linear, Norm, NormOrder, Shape},
     norm::{AddNorm, PaddedNorm, padded_norm},
     pack::{Buffer, GRAIN, Packed},
     product::{Out, product},
@@ -27,6 +27,8 @@ pub(super) struct PackedLayer {
     norm_order: NormOrder,
     /// Query, key and value projections, computed as one product.
     projection: Packed,
+    /// Norms of the queries and of the keys of each head.
+    head_norms: Option<[PaddedNorm; 2]>,
     attention_output: Packed,
     attention_norm: Option<PaddedNorm>,
     /// First linear layer of the feed-forward block. If the block has a gate, the outputs of the gate follow.
@@ -34,6 +36,8 @@ pub(super) struct PackedLayer {
     gated: bool,
     output: Packed,
     output_norm: PaddedNorm,
+    /// Norms of the outputs of attention and of the feed-forward block.
+    result_norms: Option<[PaddedNorm; 2]>,
 }
 
 /// Rows (tokens) of each sequence that the output of a layer has.
@@ -69,31 +73,47 @@ pub(super) struct Positions<'a> {
 impl PackedLayer {
     /// Packs a layer for the SIMD level of `S`.
     pub fn new<S: Simd>(layer: &Layer, shape: &Shape, precision: Precision) -> Result<Self> {
-        let (h, size) = (shape.hidden, shape.hidden / shape.heads);
+        let (h, size) = (shape.hidden, shape.head_size);
         let squares = Heads::in_squares(Packed::squared::<S>(precision));
         let stride = size.next_multiple_of(GRAIN);
-        let heads = Heads { count: shape.heads, stride, squares, window: layer.window };
+        let heads = Heads {
+            count: shape.heads,
+            key_count: shape.key_heads,
+            stride,
+            squares,
+            window: layer.window,
+            causal: shape.causal,
+        };
         // Converts a row number without padding of the heads to a row number with padding after each head.
         let place = |i: usize| i / size * heads.stride + i % size;
-        let width = heads.width();
+        let (width, key_width) = (heads.width(), heads.key_width());
 
-        let (mut weight, mut bias) = (vec![0.0; 3 * width * h], vec![0.0; 3 * width]);
+        let (mut weight, mut bias) = (vec![0.0; heads.row() * h], vec![0.0; heads.row()]);
         let scale = 1.0 / (size as f64).sqrt();
-        for (part, linear) in [&layer.query, &layer.key, &layer.value].into_iter().enumerate() {
+        let starts = [0, width, width + key_width];
+        for (start, linear) in starts.into_iter().zip([&layer.query, &layer.key, &layer.value]) {
             // The query weights are multiplied by the scale of the scores, which is the inverse square root of the head
-            // size.
-            let scaled = |x: &f32| if part == 0 { (f64::from(*x) * scale) as f32 } else { *x };
-            for i in 0..h {
-                let to = part * width + place(i);
+            // size. If the queries are normalized, the weights of the norm are multiplied instead.
+            let is_scaled = start == 0 && layer.head_norms.is_none();
+            let scaled = |x: &f32| if is_scaled { (f64::from(*x) * scale) as f32 } else { *x };
+            for i in 0..linear.outputs {
+                let to = start + place(i);
                 let from = linear.weight[i * h..(i + 1) * h].iter().map(scaled);
                 weight[to * h..(to + 1) * h].iter_mut().zip(from).for_each(|(to, from)| *to = from);
                 bias[to] = scaled(&linear.bias[i]);
             }
         }
-        let projection = Packed::new::<S>(precision, (h, 3 * width), &weight, &bias)?;
+        let projection = Packed::new::<S>(precision, (h, heads.row()), &weight, &bias)?;
+        let norms = |norms: &[Norm; 2]| norms.each_ref().map(|norm| padded_norm(norm, shape));
+        let mut head_norms = layer.head_norms.as_ref().map(norms);
+        if let Some([queries, _]) = &mut head_norms {
+            let numbers = queries.weight.iter_mut().chain(&mut queries.bias);
+            numbers.for_each(|x| *x = (f64::from(*x) * scale) as f32);
+        }
 
         let mut weight = vec![0.0; h * width];
-        for (to, from) in weight.chunks_exact_mut(width).zip(layer.attention_output.weight.chunks_exact(h)) {
+        let rows = layer.attention_output.weight.chunks_exact(layer.attention_output.inputs);
+        for (to, from) in weight.chunks_exact_mut(width).zip(rows) {
             from.iter().enumerate().for_each(|(i, w)| to[place(i)] = *w);
         }
         let attention_output =
@@ -108,12 +128,14 @@ impl PackedLayer {
             activation: shape.activation,
             norm_order: shape.norm_order,
             projection,
+            head_norms,
             attention_output,
             attention_norm: layer.attention_norm.as_ref().map(|norm| padded_norm(norm, shape)),
             intermediate,
             gated: layer.gate.is_some(),
             output: plain(&layer.output)?,
             output_norm: padded_norm(&layer.output_norm, shape),
+            result_norms: layer.result_norms.as_ref().map(norms),
         })
     }
 
@@ -157,9 +179,17 @@ impl PackedLayer {
                 _ => &*x,
             };
             linear::<S>(&self.projection, codes, (input, h), tokens, (projected, three), None, team);
+            // The heads of the queries and those of the keys follow each other.
+            if let Some([of_queries, of_keys]) = &self.head_norms {
+                let (stride, width) = (self.heads.stride, self.heads.width());
+                for row in projected.chunks_exact_mut(three).take(tokens) {
+                    let (queries, keys) = row[..width + self.heads.key_width()].split_at_mut(width);
+                    AddNorm { x: queries, y: None, to: None, stride, norm: of_queries }.run::<S::Base>();
+                    AddNorm { x: keys, y: None, to: None, stride, norm: of_keys }.run::<S::Base>();
+                }
+            }
             if let Some(rotation) = positions.rotation {
-                // The heads of the queries and those of the keys follow each other.
-                let heads = (2 * self.heads.count, self.heads.stride);
+                let heads = (self.heads.count + self.heads.key_count, self.heads.stride);
                 Rotate { rows: projected, stride: three, tokens, heads, rotation }.run::<S::Base>();
             }
             let (mut start, mut count) = (0, 0);
@@ -181,6 +211,9 @@ impl PackedLayer {
             let tokens = count;
             let (x, y) = (&mut x[..tokens * h], &mut y[..tokens * h]);
             linear::<S>(&self.attention_output, codes, (context, width), tokens, (y, h), None, team);
+            if let Some([norm, _]) = &self.result_norms {
+                AddNorm { x: &mut *y, y: None, to: None, stride: h, norm }.run::<S::Base>();
+            }
             let to = if before { Some(&mut *normed) } else { None };
             let norm = if before { Some(&self.output_norm) } else { self.attention_norm.as_ref() };
             match norm {
@@ -205,6 +238,9 @@ impl PackedLayer {
                         .run::<S::Base>();
                 }
                 linear::<S>(&self.output, codes, (inner, middle), n, (y, h), None, team);
+                if let Some([_, norm]) = &self.result_norms {
+                    AddNorm { x: &mut *y, y: None, to: None, stride: h, norm }.run::<S::Base>();
+                }
                 if before {
                     add(x, y);
                 } else {

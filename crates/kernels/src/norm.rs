@@ -1,27 +1,28 @@
-//! Layer norm, and the layer norm of a residual sum.
+//! Layer norm and RMS norm, also of a residual sum.
 
 use crate::{
-    network::{Norm, Shape},
+    network::{Norm, NormKind, Shape},
     pack::GRAIN,
     simd::{Kernel, Simd},
 };
 
-/// Returns the parameters of a layer norm, padded with zeros to a multiple of [`GRAIN`].
+/// Returns the parameters of a norm, padded with zeros to a multiple of [`GRAIN`].
 pub(super) fn padded_norm(norm: &Norm, shape: &Shape) -> PaddedNorm {
     let fill = |numbers: &[f32]| {
         let mut numbers = numbers.to_vec();
-        numbers.resize(shape.hidden.next_multiple_of(GRAIN), 0.0);
+        numbers.resize(numbers.len().next_multiple_of(GRAIN), 0.0);
         numbers
     };
     PaddedNorm {
-        width: shape.hidden,
+        width: norm.weight.len(),
         weight: fill(&norm.weight),
         bias: fill(&norm.bias),
         epsilon: shape.norm_epsilon,
+        kind: shape.norm_kind,
     }
 }
 
-/// Parameters of a layer norm, padded with zeros beyond the true width.
+/// Parameters of a norm, padded with zeros beyond the true width.
 #[derive(Clone)]
 pub(super) struct PaddedNorm {
     /// Width without padding.
@@ -29,6 +30,7 @@ pub(super) struct PaddedNorm {
     pub weight: Vec<f32>,
     pub bias: Vec<f32>,
     pub epsilon: f32,
+    pub kind: NormKind,
 }
 
 /// Kernel that computes `x += y` and `x = norm(x)`, row by row.
@@ -83,7 +85,10 @@ impl<S: Simd> Kernel<S> for AddNorm<'_> {
                     }
                     sum = S::add(sum, v);
                 }
-                let mean = S::splat(S::total(sum) / width);
+                let mean = match norm.kind {
+                    NormKind::Layer => S::splat(S::total(sum) / width),
+                    NormKind::Rms => S::splat(0.0),
+                };
                 let mut squares = S::splat(0.0);
                 for i in (0..stride).step_by(S::LANES) {
                     let mut d = S::sub(S::load(row_x.add(i)), mean);

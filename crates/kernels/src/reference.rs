@@ -2,7 +2,7 @@
 
 use crate::{
     Sequence,
-    network::{Activation, Layer, Linear, Network, Norm, NormOrder, RelativeBias, Rotary},
+    network::{Activation, Layer, Linear, Network, Norm, NormKind, NormOrder, RelativeBias, Rotary, Shape},
 };
 
 type Rows = Vec<Vec<f64>>;
@@ -15,15 +15,20 @@ fn linear(l: &Linear, rows: &Rows) -> Rows {
     rows.iter().map(|row| (0..l.outputs).map(|o| output(row, o)).collect()).collect()
 }
 
-fn norm(n: &Norm, epsilon: f32, rows: &mut Rows) {
-    for row in rows {
-        let count = row.len() as f64;
-        let mean = row.iter().sum::<f64>() / count;
-        let variance = row.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / count;
-        for (i, x) in row.iter_mut().enumerate() {
-            let unit = (*x - mean) / (variance + f64::from(epsilon)).sqrt();
-            *x = unit * f64::from(n.weight[i]) + f64::from(n.bias[i]);
-        }
+fn norm(n: &Norm, shape: &Shape, rows: &mut Rows) {
+    rows.iter_mut().for_each(|row| norm_row(n, shape, row));
+}
+
+fn norm_row(n: &Norm, shape: &Shape, row: &mut [f64]) {
+    let (count, epsilon) = (row.len() as f64, shape.norm_epsilon);
+    let mean = match shape.norm_kind {
+        NormKind::Layer => row.iter().sum::<f64>() / count,
+        NormKind::Rms => 0.0,
+    };
+    let variance = row.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / count;
+    for (i, x) in row.iter_mut().enumerate() {
+        let unit = (*x - mean) / (variance + f64::from(epsilon)).sqrt();
+        *x = unit * f64::from(n.weight[i]) + f64::from(n.bias[i]);
     }
 }
 
@@ -77,23 +82,27 @@ fn rotate(rows: &mut Rows, heads: usize, (rotary, windowed): (Rotary, bool), pos
 }
 
 fn attention(network: &Network, layer: &Layer, x: &Rows, positions: &[usize]) -> Rows {
-    let (heads, bias) = (network.shape.heads, network.relative_bias.as_ref());
+    let (shape, bias) = (&network.shape, network.relative_bias.as_ref());
+    let (heads, size, group) = (shape.heads, shape.head_size, shape.heads / shape.key_heads);
     let [mut q, mut k, v] = [&layer.query, &layer.key, &layer.value].map(|l| linear(l, x));
+    for (rows, n) in [&mut q, &mut k].into_iter().zip(layer.head_norms.iter().flatten()) {
+        rows.iter_mut().flat_map(|row| row.chunks_exact_mut(size)).for_each(|head| norm_row(n, shape, head));
+    }
     if let Some(rotary) = network.shape.rotary {
         let rotary = (rotary, layer.window.is_some());
         rotate(&mut q, heads, rotary, positions);
-        rotate(&mut k, heads, rotary, positions);
+        rotate(&mut k, shape.key_heads, rotary, positions);
     }
-    let size = q[0].len() / heads;
     let mut context = vec![vec![0.0; q[0].len()]; q.len()];
     for head in 0..heads {
-        let part = head * size..(head + 1) * size;
+        let part = 0..size;
+        let (first, first_key) = (head * size, head / group * size);
         for (i, query) in q.iter().enumerate() {
             let score = |(j, key): (usize, &Vec<f64>)| {
-                if layer.window.is_some_and(|window| i.abs_diff(j) > window) {
+                if layer.window.is_some_and(|window| i.abs_diff(j) > window) || (shape.causal && j > i) {
                     return f64::NEG_INFINITY;
                 }
-                let dot: f64 = part.clone().map(|c| query[c] * key[c]).sum();
+                let dot: f64 = part.clone().map(|c| query[first + c] * key[first_key + c]).sum();
                 let row = RelativeBias::bucket(j as isize - i as isize);
                 let bias = bias.map_or(0.0, |bias| f64::from(bias.data[row * heads + head]));
                 dot / (size as f64).sqrt() + bias
@@ -102,8 +111,8 @@ fn attention(network: &Network, layer: &Layer, x: &Rows, positions: &[usize]) ->
             let most = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
             let sum: f64 = scores.iter().map(|s| (s - most).exp()).sum();
             for c in part.clone() {
-                context[i][c] =
-                    scores.iter().zip(&v).map(|(s, value)| (s - most).exp() / sum * value[c]).sum();
+                let weighted = |(s, value): (&f64, &Vec<f64>)| (s - most).exp() / sum * value[first_key + c];
+                context[i][first + c] = scores.iter().zip(&v).map(weighted).sum();
             }
         }
     }
@@ -150,14 +159,14 @@ pub fn states(network: &Network, sequence: &Sequence) -> Vec<Rows> {
             }
         }
     }
-    norm(&e.norm, shape.norm_epsilon, &mut x);
+    e.norm.iter().for_each(|n| norm(n, shape, &mut x));
     let mut all = vec![x.clone()];
     let positions: Vec<usize> = match &sequence.positions {
         Some(positions) => positions.iter().map(|position| *position as usize).collect(),
         None => (0..sequence.len()).collect(),
     };
     let normed = |n: Option<&Norm>, mut rows: Rows| {
-        n.iter().for_each(|n| norm(n, shape.norm_epsilon, &mut rows));
+        n.iter().for_each(|n| norm(n, shape, &mut rows));
         rows
     };
     for layer in &network.layers {
@@ -172,10 +181,14 @@ pub fn states(network: &Network, sequence: &Sequence) -> Vec<Rows> {
                 x = normed(output_norm, x);
             }
             NormOrder::Before => {
+                let [after_attention, after_feed] = match &layer.result_norms {
+                    Some([attention, feed]) => [Some(attention), Some(feed)],
+                    None => [None; 2],
+                };
                 let input = normed(attention_norm, x.clone());
-                add(&mut x, &attention(network, layer, &input, &positions));
+                add(&mut x, &normed(after_attention, attention(network, layer, &input, &positions)));
                 let input = normed(output_norm, x.clone());
-                add(&mut x, &feed_forward(shape.activation, layer, &input));
+                add(&mut x, &normed(after_feed, feed_forward(shape.activation, layer, &input)));
             }
         }
         all.push(x.clone());

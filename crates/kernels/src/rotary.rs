@@ -18,7 +18,7 @@ impl RotationTable {
     /// Computes the table for the positions below the maximum number of tokens. `windowed` is true for layers with a
     /// window.
     pub fn new(shape: &Shape, rotary: Rotary, windowed: bool) -> Self {
-        let size = shape.hidden / shape.heads;
+        let size = shape.head_size;
         let angles: Vec<f64> =
             (0..rotary.max_tokens).flat_map(|position| rotary.angles(windowed, size, position)).collect();
         RotationTable {

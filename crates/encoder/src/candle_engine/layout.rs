@@ -85,13 +85,17 @@ impl Rows {
     }
 }
 
-/// Returns the mask that hides the keys outside the window of a query, with the shape (tokens, tokens). `scores` has the
-/// shape (sequences, heads, tokens, tokens).
-pub(super) fn window_mask(scores: &Tensor, window: usize) -> Result<Tensor> {
+/// Returns the mask that hides the keys outside the window of a query and, if `causal` is true, those after the query. The
+/// mask has the shape (tokens, tokens), and `scores` the shape (sequences, heads, tokens, tokens).
+pub(super) fn attention_mask(scores: &Tensor, window: Option<usize>, causal: bool) -> Result<Tensor> {
     let (length, device) = (scores.dim(3)?, scores.device());
     let positions = Tensor::arange(0f32, length as f32, device)?;
-    let distances = positions.unsqueeze(1)?.broadcast_sub(&positions.unsqueeze(0)?)?.abs()?;
-    let outside = distances.gt(window as f64)?.to_dtype(DType::F32)?;
+    // Positive for keys after the query.
+    let distances = positions.unsqueeze(0)?.broadcast_sub(&positions.unsqueeze(1)?)?;
+    let window = window.unwrap_or(length) as f64;
+    let after = distances.gt(if causal { 0.0 } else { window })?.to_dtype(DType::F32)?;
+    let before = distances.lt(-window)?.to_dtype(DType::F32)?;
+    let outside = (after + before)?;
     outside.affine(f64::from(MASKED), 0.0)?.to_dtype(scores.dtype())
 }
 

@@ -44,7 +44,7 @@ pub struct CandleEngine {
     positions: Option<Tensor>,
     /// Embeddings of segment types, turns and roles; `None` if the network does not have them.
     tables: [Option<Tensor>; 3],
-    norm: Norm,
+    norm: Option<Norm>,
     /// Relative position bias with the shape (1, heads, maximum tokens, maximum tokens).
     relative_bias: Option<Tensor>,
     /// Rotary position embedding of the layers without and with a window.
@@ -123,14 +123,19 @@ impl CandleEngine {
     /// Transfers a network to a device. Fails if the device does not support the precision or has too little memory.
     pub fn new(network: &Network, device: Device, precision: Precision) -> Result<Self> {
         let dtype = device.dtype(precision)?;
-        let factory = TensorFactory { device: &device, dtype, epsilon: network.shape.norm_epsilon };
+        let factory = TensorFactory {
+            device: &device,
+            dtype,
+            epsilon: network.shape.norm_epsilon,
+            norm_kind: network.shape.norm_kind,
+        };
         let width = network.shape.hidden;
         let table = |t: &network::Table| factory.tensor(&t.data, (t.rows, width));
         let optional = |t: &Option<network::Table>| t.as_ref().map(table).transpose();
         let e = &network.embeddings;
         let (words, positions) = (table(&e.words)?, optional(&e.positions)?);
         let tables = [optional(&e.types)?, optional(&e.turns)?, optional(&e.roles)?];
-        let norm = factory.norm(&e.norm)?;
+        let norm = e.norm.as_ref().map(|norm| factory.norm(norm)).transpose()?;
         let (shape, max_tokens) = (network.shape.clone(), network.max_tokens());
         let relative_bias = network.relative_bias.as_ref();
         let relative_bias = relative_bias.map(|bias| factory.relative_bias(bias, max_tokens)).transpose()?;
@@ -181,8 +186,10 @@ impl CandleEngine {
     fn layout(&self, batch: &Batch, tables: &mut Tables) -> Layout {
         #[cfg(feature = "flash-attn")]
         if self.relative_bias.is_none()
+            && !self.shape.causal
+            && self.shape.key_heads == self.shape.heads
             && self.layers.iter().all(|layer| layer.window.is_none())
-            && flash::supports(self.device.inner(), self.dtype, self.shape.hidden / self.shape.heads)
+            && flash::supports(self.device.inner(), self.dtype, self.shape.head_size)
         {
             return Layout::Packed(layout::Packed::new(batch, tables));
         }
@@ -276,7 +283,10 @@ impl CandleEngine {
                 x = (x + pick(table, indices)?)?;
             }
         }
-        self.norm.forward(&x)
+        match &self.norm {
+            Some(norm) => norm.forward(&x),
+            None => Ok(x),
+        }
     }
 
     /// Returns the cosines and sines for every token, for layers without and with a window.
@@ -305,15 +315,21 @@ impl CandleEngine {
         };
         let attention_norm = layer.attention_norm.as_ref();
         let mut qkv = layer.qkv.forward(&normed(attention_norm, x, before)?)?;
-        if let Some([all, windowed]) = angles {
-            qkv = self.rotate(&qkv, if layer.window.is_some() { windowed } else { all })?;
+        let angles = angles.map(|[all, windowed]| if layer.window.is_some() { windowed } else { all });
+        if angles.is_some() || layer.head_norms.is_some() {
+            qkv = self.prepare_heads(&qkv, layer, angles)?;
         }
         let attended = match layout {
             Layout::Rows(rows) => self.attention(&qkv, (rows, layer.window), sent)?,
             #[cfg(feature = "flash-attn")]
             Layout::Packed(packed) => flash::attention(&qkv, self.shape.heads, packed, sent)?,
         };
-        let sum = (x + layer.attention_output.forward(&attended)?)?;
+        let [of_attention, of_feed] = match &layer.result_norms {
+            Some([attention, feed]) => [Some(attention), Some(feed)],
+            None => [None; 2],
+        };
+        let attended = layer.attention_output.forward(&attended)?;
+        let sum = (x + normed(of_attention, &attended, true)?)?;
         let x = normed(attention_norm, &sum, !before)?;
         let input = normed(Some(&layer.output_norm), &x, before)?;
         let up = layer.intermediate.forward(&input)?;
@@ -326,19 +342,38 @@ impl CandleEngine {
         if let Some(gate) = &layer.gate {
             up = (up * gate.forward(&input)?)?;
         }
-        let sum = (&x + layer.output.forward(&up)?)?;
+        let sum = (&x + normed(of_feed, &layer.output.forward(&up)?, true)?)?;
         normed(Some(&layer.output_norm), &sum, !before)
     }
 
-    /// Rotates the queries and keys.
-    fn rotate(&self, qkv: &Tensor, (cosines, sines): &Angles) -> candle_core::Result<Tensor> {
-        let (heads, width) = (self.shape.heads, self.shape.hidden);
-        let tokens = qkv.dim(0)?;
-        let rotated = |n: usize| {
-            let part = qkv.narrow(1, n * width, width)?.reshape((tokens, heads, width / heads))?;
-            Rotation::rotate(&part, cosines, sines)?.reshape((tokens, width))
+    /// Normalizes and rotates the queries and keys.
+    fn prepare_heads(
+        &self,
+        qkv: &Tensor,
+        layer: &Layer,
+        angles: Option<&Angles>,
+    ) -> candle_core::Result<Tensor> {
+        let (shape, tokens) = (&self.shape, qkv.dim(0)?);
+        let (queries, keys) = (shape.heads * shape.head_size, shape.key_heads * shape.head_size);
+        let prepared = |start: usize, heads: usize, norm: Option<&Norm>| {
+            let width = heads * shape.head_size;
+            let mut part = qkv.narrow(1, start, width)?.reshape((tokens, heads, shape.head_size))?;
+            if let Some(norm) = norm {
+                part = norm.forward(&part)?;
+            }
+            if let Some((cosines, sines)) = angles {
+                part = Rotation::rotate(&part, cosines, sines)?;
+            }
+            part.reshape((tokens, width))
         };
-        Tensor::cat(&[rotated(0)?, rotated(1)?, qkv.narrow(1, 2 * width, width)?], 1)
+        let [of_queries, of_keys] = match &layer.head_norms {
+            Some([queries, keys]) => [Some(queries), Some(keys)],
+            None => [None; 2],
+        };
+        let values = qkv.narrow(1, queries + keys, keys)?;
+        let parts =
+            [prepared(0, shape.heads, of_queries)?, prepared(queries, shape.key_heads, of_keys)?, values];
+        Tensor::cat(&parts, 1)
     }
 
     fn attention(
@@ -347,14 +382,25 @@ impl CandleEngine {
         (layout, window): (&Rows, Option<usize>),
         sent: &Sent,
     ) -> candle_core::Result<Tensor> {
-        let (rows, length, heads) = (layout.sequences, layout.longest, self.shape.heads);
-        let width = self.shape.hidden;
-        let head = width / heads;
-        let qkv =
-            layout.select(qkv, |ragged| &ragged.padded, sent)?.reshape((rows, length, 3, heads, head))?;
+        let (rows, length) = (layout.sequences, layout.longest);
+        let network::Shape { heads, key_heads, head_size, causal, .. } = self.shape;
+        let (queries, keys) = (heads * head_size, key_heads * head_size);
+        let qkv = layout.select(qkv, |ragged| &ragged.padded, sent)?;
         // Query, key and value each have the shape (sequences, heads, tokens, head size).
-        let part = |n: usize| qkv.narrow(2, n, 1)?.squeeze(2)?.transpose(1, 2)?.contiguous();
-        let (q, k, v) = (part(0)?, part(1)?, part(2)?);
+        let part = |start: usize, count: usize| {
+            let part = qkv.narrow(1, start, count * head_size)?.reshape((rows, length, count, head_size))?;
+            part.transpose(1, 2)?.contiguous()
+        };
+        // A group of heads shares the keys and values.
+        let shared = |part: Tensor| {
+            let group = (rows, key_heads, heads / key_heads, length, head_size);
+            part.unsqueeze(2)?.broadcast_as(group)?.reshape((rows, heads, length, head_size))
+        };
+        let (q, mut k, mut v) =
+            (part(0, heads)?, part(queries, key_heads)?, part(queries + keys, key_heads)?);
+        if key_heads < heads {
+            (k, v) = (shared(k)?, shared(v)?);
+        }
         let mut scores = q.matmul(&k.transpose(2, 3)?)?;
         if let Some(bias) = &self.relative_bias {
             // The bias depends only on the distance, so every sequence uses the first rows and columns.
@@ -363,11 +409,12 @@ impl CandleEngine {
         if let Some(mask) = layout.mask(self.dtype, sent)? {
             scores = scores.broadcast_add(&mask)?;
         }
-        if let Some(window) = window.filter(|window| *window < length) {
-            scores = scores.broadcast_add(&layout::window_mask(&scores, window)?)?;
+        let window = window.filter(|window| *window < length);
+        if causal || window.is_some() {
+            scores = scores.broadcast_add(&layout::attention_mask(&scores, window, causal)?)?;
         }
         let weights = candle_nn::ops::softmax_last_dim(&scores)?;
-        let attended = weights.matmul(&v)?.transpose(1, 2)?.reshape((rows * length, width))?;
+        let attended = weights.matmul(&v)?.transpose(1, 2)?.reshape((rows * length, queries))?;
         layout.select(&attended, |ragged| &ragged.unpadded, sent)
     }
 }

@@ -6,7 +6,7 @@ use crate::{
     Part, Sequence,
     candle_engine::*,
     cpu::{CpuEngine, SimdChoice},
-    network::Rotary,
+    network::{NormKind, Rotary},
     testing::small_shape,
 };
 
@@ -37,7 +37,7 @@ fn theirs(network: &Network) -> bert::BertModel {
         put(format!("{name}.weight"), &norm.weight, &[s.hidden]);
         put(format!("{name}.bias"), &norm.bias, &[s.hidden]);
     };
-    norm("embeddings.LayerNorm", &e.norm, &mut put);
+    norm("embeddings.LayerNorm", e.norm.as_ref().unwrap(), &mut put);
     for (n, layer) in network.layers.iter().enumerate() {
         let p = format!("encoder.layer.{n}");
         let linears = [
@@ -107,6 +107,37 @@ fn rotary_positions_gates_windows_and_norms_before_sublayers_are_those_of_the_cp
             network.layers[1].window = Some(4);
             input_vectors_are_those_of_the_cpu_engine(&network);
         }
+    }
+}
+
+#[test]
+fn parts_of_decoders_are_those_of_the_cpu_engine() {
+    let rotary = Rotary { max_tokens: 40, base: 10_000.0, window_base: 1000.0, divisor: 1.0 };
+    for causal in [true, false] {
+        let shape = network::Shape {
+            key_heads: 2,
+            head_size: 10,
+            causal,
+            norm_order: NormOrder::Before,
+            norm_kind: NormKind::Rms,
+            rotary: Some(rotary),
+            ..network::Shape::bert(24, 6, 50)
+        };
+        let mut network = Network::random(shape, 2, 50, 40, 3);
+        network.embeddings.norm = None;
+        let norm = |n: usize| network::Norm {
+            weight: (0..n).map(|i| 1.0 + 0.3 * (i as f32 * 1.3).sin()).collect(),
+            bias: vec![0.0; n],
+        };
+        for layer in &mut network.layers {
+            layer.attention_norm.get_or_insert_with(|| norm(24)).bias.fill(0.0);
+            layer.output_norm.bias.fill(0.0);
+            layer.head_norms = Some([norm(10), norm(10)]);
+            layer.result_norms = (!causal).then(|| [norm(24), norm(24)]);
+        }
+        network.final_norm = Some(norm(24));
+        network.layers[1].window = Some(4);
+        input_vectors_are_those_of_the_cpu_engine(&network);
     }
 }
 

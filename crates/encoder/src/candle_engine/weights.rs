@@ -3,7 +3,10 @@
 use candle_core::{DType, Tensor};
 use turnwise_core::error::Result;
 
-use crate::{candle_engine::Device, network};
+use crate::{
+    candle_engine::Device,
+    network::{self, NormKind},
+};
 
 pub(super) struct Linear {
     /// Transposed weight matrix, with one row per input dimension.
@@ -15,17 +18,21 @@ pub(super) struct Norm {
     weight: Tensor,
     bias: Tensor,
     epsilon: f32,
+    kind: NormKind,
 }
 
 pub(super) struct Layer {
-    /// Query, key and value, concatenated. The query is already multiplied by `1/√d`, where `d` is the head size.
+    /// Query, key and value, concatenated. The query is already multiplied by `1/√d`, where `d` is the head size. If the
+    /// queries are normalized, the weights of their norm are multiplied instead.
     pub(super) qkv: Linear,
+    pub(super) head_norms: Option<[Norm; 2]>,
     pub(super) attention_output: Linear,
     pub(super) attention_norm: Option<Norm>,
     pub(super) intermediate: Linear,
     pub(super) gate: Option<Linear>,
     pub(super) output: Linear,
     pub(super) output_norm: Norm,
+    pub(super) result_norms: Option<[Norm; 2]>,
     /// If this is set, a token attends only to the tokens whose distance is at most this number.
     pub(super) window: Option<usize>,
 }
@@ -57,7 +64,12 @@ impl Linear {
 
 impl Norm {
     pub(super) fn forward(&self, x: &Tensor) -> candle_core::Result<Tensor> {
-        candle_nn::ops::layer_norm(&x.contiguous()?, &self.weight, &self.bias, self.epsilon)
+        match self.kind {
+            NormKind::Layer => {
+                candle_nn::ops::layer_norm(&x.contiguous()?, &self.weight, &self.bias, self.epsilon)
+            }
+            NormKind::Rms => candle_nn::ops::rms_norm(&x.contiguous()?, &self.weight, self.epsilon),
+        }
     }
 }
 
@@ -66,6 +78,7 @@ pub(super) struct TensorFactory<'a> {
     pub(super) device: &'a Device,
     pub(super) dtype: DType,
     pub(super) epsilon: f32,
+    pub(super) norm_kind: NormKind,
 }
 
 impl TensorFactory<'_> {
@@ -79,7 +92,12 @@ impl TensorFactory<'_> {
             weight: self.tensor(&norm.weight, norm.weight.len())?,
             bias: self.tensor(&norm.bias, norm.bias.len())?,
             epsilon: self.epsilon,
+            kind: self.norm_kind,
         })
+    }
+
+    fn two_norms(&self, [first, second]: &[network::Norm; 2]) -> Result<[Norm; 2]> {
+        Ok([self.norm(first)?, self.norm(second)?])
     }
 
     pub(super) fn relative_bias(&self, bias: &network::RelativeBias, tokens: usize) -> Result<Tensor> {
@@ -98,7 +116,7 @@ impl TensorFactory<'_> {
         rotary: network::Rotary,
         windowed: bool,
     ) -> Result<Rotation> {
-        let (size, positions) = (shape.hidden / shape.heads, rotary.max_tokens);
+        let (size, positions) = (shape.head_size, rotary.max_tokens);
         let angles: Vec<f64> =
             (0..positions).flat_map(|position| rotary.angles(windowed, size, position)).collect();
         let table = |of: fn(f64) -> f64| {
@@ -121,15 +139,23 @@ impl TensorFactory<'_> {
     }
 
     pub(super) fn layer(&self, layer: &network::Layer, shape: &network::Shape) -> Result<Layer> {
-        let scale = 1.0 / ((shape.hidden / shape.heads) as f32).sqrt();
+        let scale = 1.0 / (shape.head_size as f32).sqrt();
+        let head_norms = layer.head_norms.as_ref().map(|[queries, keys]| {
+            let mut queries = queries.clone();
+            queries.weight.iter_mut().chain(&mut queries.bias).for_each(|x| *x *= scale);
+            self.two_norms(&[queries, keys.clone()])
+        });
+        let of_query = if head_norms.is_some() { 1.0 } else { scale };
         Ok(Layer {
-            qkv: self.linear(&[(&layer.query, scale), (&layer.key, 1.0), (&layer.value, 1.0)])?,
+            qkv: self.linear(&[(&layer.query, of_query), (&layer.key, 1.0), (&layer.value, 1.0)])?,
+            head_norms: head_norms.transpose()?,
             attention_output: self.linear(&[(&layer.attention_output, 1.0)])?,
             attention_norm: layer.attention_norm.as_ref().map(|norm| self.norm(norm)).transpose()?,
             intermediate: self.linear(&[(&layer.intermediate, 1.0)])?,
             gate: layer.gate.as_ref().map(|gate| self.linear(&[(gate, 1.0)])).transpose()?,
             output: self.linear(&[(&layer.output, 1.0)])?,
             output_norm: self.norm(&layer.output_norm)?,
+            result_norms: layer.result_norms.as_ref().map(|norms| self.two_norms(norms)).transpose()?,
             window: layer.window,
         })
     }

@@ -233,7 +233,9 @@ impl ModelFolder {
             .text("first position", shape.first_position);
         if let Some(rotary) = shape.rotary {
             let windows = &self.config.variant.windows;
-            all.text("rotary", format_args!("{rotary:?}")).text("windows", format_args!("{windows:?}"));
+            all.text("rotary", format_args!("{rotary:?}"))
+                .text("windows", format_args!("{windows:?}"))
+                .text("key heads", format_args!("{} {}", shape.key_heads, shape.causal));
         }
         self.hash_network(&self.layout, &mut all)?;
         settings(&mut all, &self.pipeline);

@@ -18,6 +18,10 @@ pub(super) const TURNS: &str = "embeddings.turn_embeddings.weight";
 /// Name of the role embeddings, which only some models have.
 pub(super) const ROLES: &str = "embeddings.role_embeddings.weight";
 pub(super) const EMBEDDING_NORM: &str = "embeddings.LayerNorm";
+/// Names of the norms of queries and keys, which BERT does not have.
+pub(super) const HEAD_NORMS: [&str; 2] = ["attention.self.query_norm", "attention.self.key_norm"];
+/// Names of the norms of the outputs of attention and of the feed-forward block, which BERT does not have.
+pub(super) const RESULT_NORMS: [&str; 2] = ["attention.output.norm", "output.norm"];
 /// Name of the norm after the last layer, which BERT does not have.
 pub(super) const FINAL_NORM: &str = "encoder.LayerNorm";
 /// Name of the table of the relative position bias, which only MPNet has.
@@ -148,6 +152,44 @@ const GTE: Spelling = Spelling {
     others: &[],
 };
 
+const QWEN3: Spelling = Spelling {
+    layer: "layers",
+    in_layer: &[
+        (QUERY, "self_attn.q_proj", WHOLE),
+        (KEY, "self_attn.k_proj", WHOLE),
+        (VALUE, "self_attn.v_proj", WHOLE),
+        (HEAD_NORMS[0], "self_attn.q_norm", WHOLE),
+        (HEAD_NORMS[1], "self_attn.k_norm", WHOLE),
+        (ATTENTION_OUTPUT, "self_attn.o_proj", WHOLE),
+        (ATTENTION_NORM, "input_layernorm", WHOLE),
+        (INTERMEDIATE, "mlp.gate_proj", WHOLE),
+        (GATE, "mlp.up_proj", WHOLE),
+        (OUTPUT, "mlp.down_proj", WHOLE),
+        (OUTPUT_NORM, "post_attention_layernorm", WHOLE),
+    ],
+    others: &[("embeddings.word_embeddings", "embed_tokens"), (FINAL_NORM, "norm")],
+};
+
+const GEMMA3: Spelling = Spelling {
+    layer: "layers",
+    in_layer: &[
+        (QUERY, "self_attn.q_proj", WHOLE),
+        (KEY, "self_attn.k_proj", WHOLE),
+        (VALUE, "self_attn.v_proj", WHOLE),
+        (HEAD_NORMS[0], "self_attn.q_norm", WHOLE),
+        (HEAD_NORMS[1], "self_attn.k_norm", WHOLE),
+        (ATTENTION_OUTPUT, "self_attn.o_proj", WHOLE),
+        (ATTENTION_NORM, "input_layernorm", WHOLE),
+        (RESULT_NORMS[0], "post_attention_layernorm", WHOLE),
+        (INTERMEDIATE, "mlp.gate_proj", WHOLE),
+        (GATE, "mlp.up_proj", WHOLE),
+        (OUTPUT, "mlp.down_proj", WHOLE),
+        (OUTPUT_NORM, "pre_feedforward_layernorm", WHOLE),
+        (RESULT_NORMS[1], "post_feedforward_layernorm", WHOLE),
+    ],
+    others: QWEN3.others,
+};
+
 fn spelling(architecture: Architecture) -> &'static Spelling {
     match architecture {
         Architecture::DistilBert => &DISTILBERT,
@@ -155,6 +197,8 @@ fn spelling(architecture: Architecture) -> &'static Spelling {
         Architecture::ModernBert => &MODERN_BERT,
         Architecture::NomicBert => &NOMIC_BERT,
         Architecture::Gte | Architecture::New => &GTE,
+        Architecture::Qwen3 => &QWEN3,
+        Architecture::Gemma3 => &GEMMA3,
         Architecture::Bert | Architecture::Roberta | Architecture::XlmRoberta | Architecture::Camembert => {
             &BERT
         }
@@ -162,7 +206,16 @@ fn spelling(architecture: Architecture) -> &'static Spelling {
 }
 
 /// Beginnings of the names of tensors that belong to a network, without the prefix. All other tensors are heads.
-const NETWORK: [&str; 6] = ["embeddings.", "encoder.", "transformer.", "layers.", "emb_ln.", "final_norm."];
+const NETWORK: [&str; 8] = [
+    "embeddings.",
+    "encoder.",
+    "transformer.",
+    "layers.",
+    "emb_ln.",
+    "final_norm.",
+    "embed_tokens.",
+    "norm.",
+];
 
 /// Translates BERT's name of a parameter to the name that an architecture uses, without prefix.
 pub fn name_in(architecture: Architecture, name: &str) -> String {

@@ -8,8 +8,9 @@ use crate::{
     folder::{
         config::{Config, Variant},
         names::{
-            ATTENTION_NORM, ATTENTION_OUTPUT, EMBEDDING_NORM, FINAL_NORM, GATE, INTERMEDIATE, KEY, Names,
-            OUTPUT, OUTPUT_NORM, POSITIONS, QUERY, RELATIVE_BIAS, ROLES, Source, TURNS, TYPES, VALUE, WORDS,
+            ATTENTION_NORM, ATTENTION_OUTPUT, EMBEDDING_NORM, FINAL_NORM, GATE, HEAD_NORMS, INTERMEDIATE,
+            KEY, Names, OUTPUT, OUTPUT_NORM, POSITIONS, QUERY, RELATIVE_BIAS, RESULT_NORMS, ROLES, Source,
+            TURNS, TYPES, VALUE, WORDS,
         },
         weights::{Tensor, Weights},
     },
@@ -122,21 +123,29 @@ pub fn list(shape: &Shape, counts: &Counts, variant: &Variant) -> Vec<Parameter>
     if counts.has_relative_bias {
         list(RELATIVE_BIAS.to_owned(), vec![RelativeBias::BUCKETS, shape.heads]);
     }
-    let mut norm = |name: String| {
-        list(format!("{name}.weight"), vec![h]);
+    let mut norm = |name: String, width: usize| {
+        list(format!("{name}.weight"), vec![width]);
         if !variant.without_bias.norms {
-            list(format!("{name}.bias"), vec![h]);
+            list(format!("{name}.bias"), vec![width]);
         }
     };
-    norm(EMBEDDING_NORM.to_owned());
+    if !variant.embedding_norm_is_missing {
+        norm(EMBEDDING_NORM.to_owned(), h);
+    }
     for layer in 0..counts.layers {
         if has_attention_norm(variant, layer) {
-            norm(part(layer, ATTENTION_NORM));
+            norm(part(layer, ATTENTION_NORM), h);
         }
-        norm(part(layer, OUTPUT_NORM));
+        norm(part(layer, OUTPUT_NORM), h);
+        if variant.head_norms {
+            HEAD_NORMS.into_iter().for_each(|name| norm(part(layer, name), shape.head_size));
+        }
+        if variant.result_norms {
+            RESULT_NORMS.into_iter().for_each(|name| norm(part(layer, name), h));
+        }
     }
     if variant.final_norm {
-        norm(FINAL_NORM.to_owned());
+        norm(FINAL_NORM.to_owned(), h);
     }
     for layer in 0..counts.layers {
         for linear in linears(shape, variant) {
@@ -161,12 +170,13 @@ struct LinearLayer {
 /// Returns the linear layers of a transformer layer. The gate, if there is one, is the last.
 fn linears(shape: &Shape, variant: &Variant) -> Vec<LinearLayer> {
     let (h, i, without) = (shape.hidden, shape.intermediate, variant.without_bias);
+    let (queries, keys) = (shape.heads * shape.head_size, shape.key_heads * shape.head_size);
     let gate = variant.gated.then_some((GATE, h, i, !without.intermediate));
     let all = [
-        (QUERY, h, h, !without.projections),
-        (KEY, h, h, !without.projections),
-        (VALUE, h, h, !without.projections),
-        (ATTENTION_OUTPUT, h, h, !without.attention_output),
+        (QUERY, h, queries, !without.projections),
+        (KEY, h, keys, !without.projections),
+        (VALUE, h, keys, !without.projections),
+        (ATTENTION_OUTPUT, queries, h, !without.attention_output),
         (INTERMEDIATE, h, i, !without.intermediate),
         (OUTPUT, i, h, !without.output),
     ];
@@ -187,19 +197,31 @@ fn assemble(shape: &Shape, counts: &Counts, variant: &Variant, values: Vec<Vec<f
     let mut values = values.into_iter();
     let mut next = || values.next().unwrap_or_default();
     let mut table = |rows| Table { rows, data: next() };
-    let words = table(counts.words);
+    let mut words = table(counts.words);
+    if variant.scaled_words {
+        let factor = (shape.hidden as f32).sqrt();
+        words.data.iter_mut().for_each(|x| *x *= factor);
+    }
     let [positions, types, turns, roles] =
         [counts.positions, counts.types, counts.turns, counts.roles].map(|rows| rows.map(&mut table));
     let heads = shape.heads;
     let relative_bias = counts.has_relative_bias.then(|| RelativeBias { heads, data: next() });
     let mut norm = || {
-        let weight = next();
+        let mut weight = next();
+        if variant.norms_add_one {
+            weight.iter_mut().for_each(|x| *x += 1.0);
+        }
         let bias = if variant.without_bias.norms { vec![0.0; weight.len()] } else { next() };
         Norm { weight, bias }
     };
-    let embeddings = Embeddings { words, positions, types, turns, roles, norm: norm() };
+    let embedding_norm = (!variant.embedding_norm_is_missing).then(&mut norm);
+    let embeddings = Embeddings { words, positions, types, turns, roles, norm: embedding_norm };
     let norms: Vec<_> = (0..counts.layers)
-        .map(|layer| (has_attention_norm(variant, layer).then(&mut norm), norm()))
+        .map(|layer| {
+            let (attention, output) = (has_attention_norm(variant, layer).then(&mut norm), norm());
+            let head_norms = variant.head_norms.then(|| [norm(), norm()]);
+            (attention, output, head_norms, variant.result_norms.then(|| [norm(), norm()]))
+        })
         .collect();
     let final_norm = variant.final_norm.then(&mut norm);
     let mut linear = |LinearLayer { inputs, outputs, has_bias, .. }| {
@@ -207,7 +229,8 @@ fn assemble(shape: &Shape, counts: &Counts, variant: &Variant, values: Vec<Vec<f
         let bias = if has_bias { next() } else { vec![0.0; outputs] };
         Linear { inputs, outputs, weight, bias }
     };
-    let layers = norms.into_iter().enumerate().map(|(number, (attention_norm, output_norm))| {
+    let layers = norms.into_iter().enumerate().map(|(number, norms)| {
+        let (attention_norm, output_norm, head_norms, result_norms) = norms;
         let mut linears = linears(shape, variant).into_iter();
         let mut next = || linears.next().map(&mut linear);
         let [query, key, value, attention_output, intermediate, output] =
@@ -218,12 +241,14 @@ fn assemble(shape: &Shape, counts: &Counts, variant: &Variant, values: Vec<Vec<f
             query,
             key,
             value,
+            head_norms,
             attention_output,
             attention_norm,
             intermediate,
             gate,
             output,
             output_norm,
+            result_norms,
             window,
         }
     });
@@ -251,7 +276,7 @@ pub fn parameters(network: &Network) -> Vec<(Parameter, &[f32])> {
         .flat_map(|l| [&l.query, &l.key, &l.value, &l.attention_output, &l.intermediate, &l.output]);
     let numbers = (std::iter::once(&e.words).chain(tables).map(|t| &t.data[..]))
         .chain(network.relative_bias.iter().map(|bias| &bias.data[..]))
-        .chain(std::iter::once(&e.norm).chain(norms).flat_map(|n| [&n.weight[..], &n.bias[..]]))
+        .chain(e.norm.iter().chain(norms).flat_map(|n| [&n.weight[..], &n.bias[..]]))
         .chain(linears.flat_map(|l| [&l.weight[..], &l.bias[..]]));
     list(&network.shape, &counts, &Variant::default()).into_iter().zip(numbers).collect()
 }

@@ -22,12 +22,16 @@ pub use bias::DistanceBias;
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Heads {
     pub count: usize,
+    /// Number of heads of the keys and values.
+    pub key_count: usize,
     /// Padded width of a head, a multiple of [`GRAIN`].
     pub stride: usize,
     /// True if attention is computed in bf16 with AMX tiles. If false, it is computed in f32 with SIMD vectors.
     pub squares: bool,
     /// If this is set, a query attends only to the keys whose distance is at most this number.
     pub window: Option<usize>,
+    /// True if a query does not attend to the keys after it.
+    pub causal: bool,
 }
 
 impl Heads {
@@ -38,17 +42,46 @@ impl Heads {
         matches!(weights, Some(Squared::Bf16 | Squared::Bytes))
     }
 
-    /// Returns the total padded width of the heads.
+    /// Returns the total padded width of the heads of the queries.
     pub fn width(self) -> usize {
         self.count * self.stride
     }
 
+    /// Returns the total padded width of the heads of the keys, which is also that of the values.
+    pub fn key_width(self) -> usize {
+        self.key_count * self.stride
+    }
+
+    /// Returns the width of a row with the queries, keys and values of all heads.
+    pub fn row(self) -> usize {
+        self.width() + 2 * self.key_width()
+    }
+
+    /// Returns the index of the first query, key and value of a head in a row.
+    fn parts(self, head: usize) -> [usize; 3] {
+        let key = self.width() + head / (self.count / self.key_count) * self.stride;
+        [head * self.stride, key, key + self.key_width()]
+    }
+
+    /// Returns true if queries attend only to some of the keys.
+    fn is_masked(self) -> bool {
+        self.causal || self.window.is_some()
+    }
+
     /// Returns the keys to which at least one of the `queries` attends. `n` is the number of tokens.
     fn keys(self, queries: &Range<usize>, n: usize) -> Range<usize> {
-        match self.window {
-            None => 0..n,
-            Some(window) => queries.start.saturating_sub(window)..n.min(queries.end.saturating_add(window)),
-        }
+        let window = self.window.unwrap_or(usize::MAX);
+        let after = if self.causal { 0 } else { window };
+        queries.start.saturating_sub(window)..n.min(queries.end.saturating_add(after))
+    }
+
+    /// Sets the scores of the keys to which a query does not attend to negative infinity. `scores` are those of the query
+    /// for the key number `first` and the next ones.
+    fn mask(self, scores: &mut [f32], first: usize, query: usize) {
+        let n = scores.len();
+        let keys = self.keys(&(query..query + 1), first + n);
+        scores[..keys.start.saturating_sub(first).min(n)].fill(f32::NEG_INFINITY);
+        scores[keys.end.saturating_sub(first).min(n)..].fill(f32::NEG_INFINITY);
     }
 }
 
@@ -80,15 +113,6 @@ impl<S: Simd> Kernel<S> for AddBias {
     }
 }
 
-/// Sets the scores of the keys outside the window of a query to negative infinity. `scores` are those of the query for
-/// the key number `first` and the next ones.
-fn mask(scores: &mut [f32], first: usize, query: usize, window: usize) {
-    let n = scores.len();
-    scores[..query.saturating_sub(window).saturating_sub(first).min(n)].fill(f32::NEG_INFINITY);
-    let after = query.saturating_add(window).saturating_add(1);
-    scores[after.saturating_sub(first).min(n)..].fill(f32::NEG_INFINITY);
-}
-
 /// Buffers for the attention of one head.
 #[derive(Default)]
 pub(super) struct HeadWorkspace {
@@ -104,8 +128,8 @@ pub(super) struct HeadWorkspace {
 pub(super) const SPARE_ROWS: usize = GRAIN;
 
 /// Computes self-attention over one sequence, whose tokens are the rows `tokens` of `projected`. Writes the output of
-/// all heads for the first `queries` tokens to the same rows of `context`. A row of `projected` holds the scaled query,
-/// the key and the value of each head. After the last token, `projected` must have [`SPARE_ROWS`] more rows. The biases,
+/// all heads for the first `queries` tokens to the same rows of `context`. A row of `projected` holds the scaled queries,
+/// the keys and the values of all heads. After the last token, `projected` must have [`SPARE_ROWS`] more rows. The biases,
 /// if any, are added to the scores.
 ///
 /// # Safety
@@ -119,9 +143,10 @@ pub(super) unsafe fn attend<S: Simd>(
     workspaces: &mut Vec<HeadWorkspace>,
     team: &Team,
 ) {
-    let (stride, width) = (3 * heads.width(), heads.width());
+    let (stride, width) = (heads.row(), heads.width());
     let (count, head_stride) = (heads.count, heads.stride);
     assert!(heads.stride.is_multiple_of(GRAIN) && queries <= tokens.len());
+    assert!(heads.count.is_multiple_of(heads.key_count));
     assert!(projected.len() >= (tokens.end + SPARE_ROWS) * stride && context.len() >= tokens.end * width);
     assert!(biases.is_none_or(|biases| biases.fits(heads.count, tokens.len())));
     let heads = (heads, biases);
@@ -160,7 +185,7 @@ pub(super) unsafe fn attend_heads<S: Simd>(
     context: Shared,
     workspace: &mut HeadWorkspace,
 ) {
-    let (n, stride, width) = (tokens.len(), 3 * heads.width(), heads.width());
+    let (n, stride, width) = (tokens.len(), heads.row(), heads.width());
     let columns = n.next_multiple_of(S::LANES);
     let panel = S::VECTORS * S::LANES;
     workspace.keys.reserve::<f32>(columns * heads.stride);
@@ -168,7 +193,7 @@ pub(super) unsafe fn attend_heads<S: Simd>(
     workspace.scores.reserve::<f32>(BLOCK * S::ROWS * columns);
     workspace.factors.resize(BLOCK * S::ROWS, 0.0);
     for head in which {
-        let first = tokens.start * stride + head * heads.stride;
+        let [first, first_key, first_value] = heads.parts(head).map(|part| tokens.start * stride + part);
         let (keys, values) = (workspace.keys.of_mut::<f32>(), workspace.values.of_mut::<f32>());
         let (scores, factors) = (workspace.scores.of_mut::<f32>(), &mut workspace.factors[..]);
         let depth = heads.stride;
@@ -176,8 +201,8 @@ pub(super) unsafe fn attend_heads<S: Simd>(
         // and the spare rows, and that `context` contains `tokens`. The buffers have just been reserved.
         unsafe {
             S::enter(Arrange {
-                keys: projected[first + width..].as_ptr(),
-                values: projected[first + 2 * width..].as_ptr(),
+                keys: projected[first_key..].as_ptr(),
+                values: projected[first_value..].as_ptr(),
                 stride,
                 n,
                 depth,
@@ -187,8 +212,8 @@ pub(super) unsafe fn attend_heads<S: Simd>(
             for block in even_parts(0..queries, BLOCK * S::ROWS) {
                 // Scores are computed for whole panels of keys. The first key is the first of a panel.
                 let keys_of_block = heads.keys(&block, n);
-                let first_key = keys_of_block.start / panel * panel;
-                for start in (first_key..keys_of_block.end).step_by(panel) {
+                let start_key = keys_of_block.start / panel * panel;
+                for start in (start_key..keys_of_block.end).step_by(panel) {
                     let vectors = (columns - start).min(panel) / S::LANES;
                     for (count, high, row) in even_tiles(0..block.len(), S::ROWS) {
                         tiles::<S, _>(
@@ -201,30 +226,30 @@ pub(super) unsafe fn attend_heads<S: Simd>(
                         );
                     }
                 }
-                let (rows, n_keys) = (block.len(), keys_of_block.end - first_key);
+                let (rows, n_keys) = (block.len(), keys_of_block.end - start_key);
                 if let Some(biases) = biases {
                     S::enter(AddBias {
-                        scores: scores[first_key..].as_mut_ptr(),
+                        scores: scores[start_key..].as_mut_ptr(),
                         columns: n_keys.next_multiple_of(S::LANES),
                         stride: columns,
                         rows,
-                        bias: biases.first(head, block.start).wrapping_add(first_key),
+                        bias: biases.first(head, block.start).wrapping_add(start_key),
                     });
                 }
-                if let Some(window) = heads.window {
+                if heads.is_masked() {
                     for (row, query) in block.clone().enumerate() {
-                        mask(&mut scores[row * columns + first_key..][..n_keys], first_key, query, window);
+                        heads.mask(&mut scores[row * columns + start_key..][..n_keys], start_key, query);
                     }
                 }
-                let masked = scores[first_key..].as_mut_ptr();
+                let masked = scores[start_key..].as_mut_ptr();
                 S::enter(Softmax { scores: masked, n: n_keys, stride: columns, rows, factors });
                 for start in (0..depth).step_by(panel) {
                     let vectors = (depth - start).min(panel) / S::LANES;
                     for (count, high, row) in even_tiles(0..block.len(), S::ROWS) {
                         let to = (tokens.start + block.start + row) * width + head * depth + start;
                         tiles::<S, _>(
-                            (scores[row * columns + first_key..].as_ptr(), columns),
-                            values[start * n + first_key * vectors * S::LANES..].as_ptr(),
+                            (scores[row * columns + start_key..].as_ptr(), columns),
+                            values[start * n + start_key * vectors * S::LANES..].as_ptr(),
                             n_keys,
                             (context.at(to), width),
                             RowScale(factors[row..].as_ptr()),

@@ -8,7 +8,7 @@
 use std::ops::Range;
 
 use crate::{
-    attention::{AddBias, DistanceBias, HeadWorkspace, Heads, mask},
+    attention::{AddBias, DistanceBias, HeadWorkspace, Heads},
     math,
     simd::{Kernel, SIDE, SQUARE, Simd, Squared, Squares},
     spread::Shared,
@@ -34,7 +34,7 @@ pub(super) unsafe fn attend_heads<S: Simd>(
     workspace: &mut HeadWorkspace,
 ) {
     assert!(S::LANES == SIDE);
-    let (n, stride, width) = (tokens.len(), 3 * heads.width(), heads.width());
+    let (n, stride, width) = (tokens.len(), heads.row(), heads.width());
     // `depth` is the number of steps along a query. `blocks` is the number of blocks of tokens, which is also the
     // number of steps along a row of attention weights.
     let (depth, blocks) = (heads.stride.div_ceil(STEP), n.div_ceil(BLOCK));
@@ -54,11 +54,10 @@ pub(super) unsafe fn attend_heads<S: Simd>(
     unsafe {
         S::begin_squares();
         for head in which {
-            let first = tokens.start * stride + head * heads.stride;
+            let parts = heads.parts(head).map(|part| projected[tokens.start * stride + part..].as_ptr());
             S::Base::enter(Arrange {
-                projected: projected[first..].as_ptr(),
+                parts,
                 stride,
-                width,
                 n,
                 numbers: heads.stride,
                 queries: queries.as_mut_ptr(),
@@ -104,10 +103,10 @@ pub(super) unsafe fn attend_heads<S: Simd>(
                             bias: biases.first(head, block * BLOCK).wrapping_add(key_block * BLOCK),
                         });
                     }
-                    if let Some(window) = heads.window {
+                    if heads.is_masked() {
                         for row in 0..rows {
                             let scores = &mut scores[(others * BLOCK + row) * BLOCK..][..BLOCK];
-                            mask(scores, key_block * BLOCK, block * BLOCK + row, window);
+                            heads.mask(scores, key_block * BLOCK, block * BLOCK + row);
                         }
                     }
                 }
@@ -145,9 +144,9 @@ pub(super) unsafe fn attend_heads<S: Simd>(
 /// have the same width. Padding rows of the values have weights of zero. These rows must still be set to zero, because
 /// the product of zero and a NaN or an infinity is not zero.
 struct Arrange {
-    projected: *const f32,
+    /// The first query, key and value.
+    parts: [*const f32; 3],
     stride: usize,
-    width: usize,
     n: usize,
     /// Padded width of a head, a multiple of the number of lanes.
     numbers: usize,
@@ -161,13 +160,14 @@ impl<S: Simd> Kernel<S> for Arrange {
 
     #[inline(always)]
     unsafe fn call(self) {
-        let Arrange { projected, stride, width, n, numbers, queries, keys, values } = self;
+        let Arrange { parts, stride, n, numbers, queries, keys, values } = self;
+        let [first_query, first_key, first_value] = parts;
         let (depth, blocks) = (numbers.div_ceil(STEP), n.div_ceil(BLOCK));
         let mut square = [0u32; SQUARE];
         // SAFETY: `attend_heads` guarantees `n` rows of queries, keys and values, and buffers for `blocks` blocks.
         unsafe {
             for row in 0..n {
-                let from = projected.add(row * stride);
+                let from = first_query.add(row * stride);
                 let to = queries.add(row / SIDE * depth * SQUARE + row % SIDE * SIDE).cast::<u16>();
                 for i in (0..numbers).step_by(S::LANES) {
                     S::store_bf16(to.add(i / STEP * 2 * SQUARE + i % STEP), S::load(from.add(i)));
@@ -176,7 +176,7 @@ impl<S: Simd> Kernel<S> for Arrange {
             for row in (0..n).step_by(SIDE) {
                 for step in 0..depth {
                     for key in row..n.min(row + SIDE) {
-                        let from = projected.add(key * stride + width + step * STEP);
+                        let from = first_key.add(key * stride + step * STEP);
                         let to = square.as_mut_ptr().add((key - row) * SIDE).cast::<u16>();
                         for i in (0..STEP.min(numbers - step * STEP)).step_by(S::LANES) {
                             S::store_bf16(to.add(i), S::load(from.add(i)));
@@ -188,7 +188,7 @@ impl<S: Simd> Kernel<S> for Arrange {
             }
             for row in (0..blocks * BLOCK).step_by(2) {
                 for i in (0..numbers).step_by(S::LANES) {
-                    let from = projected.wrapping_add(row * stride + 2 * width + i);
+                    let from = first_value.wrapping_add(row * stride + i);
                     let value = if row < n { S::load(from) } else { S::splat(0.0) };
                     let next = if row + 1 < n { S::load(from.wrapping_add(stride)) } else { S::splat(0.0) };
                     let step = i / STEP * blocks + row / BLOCK;

@@ -12,8 +12,13 @@ pub use positions::{RelativeBias, Rotary};
 pub struct Shape {
     /// Width of a hidden state.
     pub hidden: usize,
-    /// Number of attention heads, a divisor of `hidden`.
+    /// Number of attention heads.
     pub heads: usize,
+    /// Width of the queries, keys and values of a head.
+    pub head_size: usize,
+    /// Number of heads of the keys and values, a divisor of `heads`. Groups of query heads share a key head if it is
+    /// smaller (grouped-query attention).
+    pub key_heads: usize,
     /// Inner width of the feed-forward block.
     pub intermediate: usize,
     /// Activation function of the feed-forward block.
@@ -23,13 +28,26 @@ pub struct Shape {
     /// Row of the position table for the first token of a sequence: 0 for BERT, and the id of the padding token plus 1
     /// for RoBERTa.
     pub first_position: usize,
-    /// Location of the layer norms.
+    /// Location of the norms.
     pub norm_order: NormOrder,
+    /// Kind of the norms.
+    pub norm_kind: NormKind,
+    /// True if a token attends only to itself and to the tokens before it.
+    pub causal: bool,
     /// Rotary position embedding; `None` for networks with a table of positions.
     pub rotary: Option<Rotary>,
 }
 
-/// Location of the layer norms of a transformer layer, which consists of two sublayers: attention and the feed-forward
+/// Kind of the norms of a network.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NormKind {
+    /// Layer norm: subtracts the mean and divides by the standard deviation.
+    Layer,
+    /// RMS norm: divides by the root of the mean square.
+    Rms,
+}
+
+/// Location of the norms of a transformer layer, which consists of two sublayers: attention and the feed-forward
 /// block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NormOrder {
@@ -45,11 +63,15 @@ impl Shape {
         Shape {
             hidden,
             heads,
+            head_size: hidden / heads,
+            key_heads: heads,
             intermediate,
             activation: Activation::Gelu,
             norm_epsilon: 1e-12,
             first_position: 0,
             norm_order: NormOrder::After,
+            norm_kind: NormKind::Layer,
+            causal: false,
             rotary: None,
         }
     }
@@ -103,7 +125,7 @@ pub struct Linear {
     pub bias: Vec<f32>,
 }
 
-/// Parameters of a layer norm.
+/// Parameters of a norm.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Norm {
     /// Scale of each component.
@@ -135,8 +157,8 @@ pub struct Embeddings {
     pub turns: Option<Table>,
     /// Embeddings of the speaker role, if the model was trained with role embeddings.
     pub roles: Option<Table>,
-    /// Layer norm that is applied to the sum of the embeddings.
-    pub norm: Norm,
+    /// Norm that is applied to the sum of the embeddings; `None` for networks that have none.
+    pub norm: Option<Norm>,
 }
 
 impl Embeddings {
@@ -156,9 +178,11 @@ pub struct Layer {
     pub key: Linear,
     /// Value projection.
     pub value: Linear,
+    /// Norms of the queries and of the keys of each head; `None` for networks that have none.
+    pub head_norms: Option<[Norm; 2]>,
     /// Output projection of attention.
     pub attention_output: Linear,
-    /// Layer norm of attention (see [`NormOrder`]). `None` for the first layer of ModernBERT, whose input is already
+    /// Norm of attention (see [`NormOrder`]). `None` for the first layer of ModernBERT, whose input is already
     /// normalized.
     pub attention_norm: Option<Norm>,
     /// First linear layer of the feed-forward block. The activation function is applied to its output.
@@ -168,10 +192,20 @@ pub struct Layer {
     pub gate: Option<Linear>,
     /// Last linear layer of the feed-forward block.
     pub output: Linear,
-    /// Layer norm of the feed-forward block (see [`NormOrder`]).
+    /// Norm of the feed-forward block (see [`NormOrder`]).
     pub output_norm: Norm,
+    /// Norms of the outputs of attention and of the feed-forward block, applied before the outputs are added to their
+    /// inputs. Only Gemma has them.
+    pub result_norms: Option<[Norm; 2]>,
     /// If this is set, a token attends only to the tokens whose distance is at most this number.
     pub window: Option<usize>,
+}
+
+impl Layer {
+    /// Returns the norms of hidden states, which are all norms except those of heads.
+    pub(crate) fn norms_of_states(&self) -> impl Iterator<Item = &Norm> {
+        self.attention_norm.iter().chain([&self.output_norm]).chain(self.result_norms.iter().flatten())
+    }
 }
 
 /// Parameters of an encoder.
@@ -185,7 +219,7 @@ pub struct Network {
     pub relative_bias: Option<RelativeBias>,
     /// Transformer layers, from the input to the output.
     pub layers: Vec<Layer>,
-    /// Layer norm after the last layer; `None` for networks that have none.
+    /// Norm after the last layer; `None` for networks that have none.
     pub final_norm: Option<Norm>,
 }
 
@@ -219,11 +253,11 @@ impl Network {
         let layers = self.layers.iter().map(|l| {
             let linears = [&l.query, &l.key, &l.value, &l.attention_output, &l.intermediate, &l.output];
             linears.into_iter().chain(&l.gate).map(linear).sum::<usize>()
-                + l.attention_norm.iter().chain([&l.output_norm]).map(norm).sum::<usize>()
+                + l.norms_of_states().chain(l.head_norms.iter().flatten()).map(norm).sum::<usize>()
         });
         let tables = e.tables().map(|table| table.data.len()).sum::<usize>();
         let bias = self.relative_bias.as_ref().map_or(0, |bias| bias.data.len());
-        let norms = [&e.norm].into_iter().chain(&self.final_norm).map(norm).sum::<usize>();
+        let norms = e.norm.iter().chain(&self.final_norm).map(norm).sum::<usize>();
         tables + norms + bias + layers.sum::<usize>()
     }
 
@@ -240,7 +274,8 @@ impl Network {
             ((z ^ (z >> 31)) >> 40) as f32 / (1u64 << 24) as f32 - 0.5
         };
         let mut draw = |n: usize, scale: f32| -> Vec<f32> { (0..n).map(|_| next() * scale).collect() };
-        let h = shape.hidden;
+        let (h, queries, keys) =
+            (shape.hidden, shape.heads * shape.head_size, shape.key_heads * shape.head_size);
         let mut linear = |inputs: usize, outputs: usize| Linear {
             inputs,
             outputs,
@@ -252,7 +287,7 @@ impl Network {
         let mut parts = Vec::with_capacity(layers);
         for _ in 0..layers {
             parts.push((
-                [linear(h, h), linear(h, h), linear(h, h), linear(h, h)],
+                [linear(h, queries), linear(h, keys), linear(h, keys), linear(queries, h)],
                 [linear(h, shape.intermediate), linear(shape.intermediate, h)],
                 shape.rotary.is_some().then(|| linear(h, shape.intermediate)),
             ));
@@ -266,12 +301,14 @@ impl Network {
                 query,
                 key,
                 value,
+                head_norms: None,
                 attention_output,
                 attention_norm: (number > 0 || !before).then(&mut norm),
                 intermediate,
                 gate,
                 output,
                 output_norm: norm(),
+                result_norms: None,
                 window: None,
             })
             .collect();
@@ -284,7 +321,7 @@ impl Network {
             types: Some(table(2)),
             turns: None,
             roles: None,
-            norm: embedding_norm,
+            norm: Some(embedding_norm),
         };
         Network { shape, embeddings, relative_bias: None, layers, final_norm }
     }

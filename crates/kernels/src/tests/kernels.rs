@@ -6,7 +6,7 @@ use crate::{
     Precision,
     codes::CodeBuffers,
     math,
-    network::Activation,
+    network::{Activation, NormKind},
     norm::{AddNorm, PaddedNorm},
     pack::{GRAIN, Packed},
     product::{Out, even_parts, even_tiles, product},
@@ -241,19 +241,24 @@ fn norms_keep_padding_at_zero() {
         // The numbers are far from zero. A variance computed from sums of squares would have no correct digits.
         let x = filled(&|i| 1000.0 + (i * 7 % 11) as f32);
         let y = filled(&|i| (i * 5 % 13) as f32);
-        let norm = PaddedNorm {
+        let norm = |kind| PaddedNorm {
             width,
             weight: filled(&|i| 1.0 + i as f32 / 50.0)[..stride].to_vec(),
             bias: filled(&|i| i as f32 / 10.0)[..stride].to_vec(),
             epsilon: 1e-5,
+            kind,
         };
-        for level in SimdLevel::here() {
-            let got = at_level!(level, normed::<_>(&x, Some(&y), stride, &norm));
+        let both = [NormKind::Layer, NormKind::Rms].map(norm);
+        for (level, norm) in SimdLevel::here().flat_map(|level| both.iter().map(move |norm| (level, norm))) {
+            let got = at_level!(level, normed::<_>(&x, Some(&y), stride, norm));
             for row in 0..2 {
                 let at = row * stride..row * stride + width;
                 let sums: Vec<f64> =
                     x[at.clone()].iter().zip(&y[at.clone()]).map(|(x, y)| f64::from(x + y)).collect();
-                let mean = sums.iter().sum::<f64>() / width as f64;
+                let mean = match norm.kind {
+                    NormKind::Layer => sums.iter().sum::<f64>() / width as f64,
+                    NormKind::Rms => 0.0,
+                };
                 let variance = sums.iter().map(|v| (v - mean).powi(2)).sum::<f64>() / width as f64;
                 for (i, v) in sums.iter().enumerate() {
                     let expected = (v - mean) / (variance + 1e-5).sqrt() * f64::from(norm.weight[i])

@@ -6,7 +6,7 @@ use turnwise_core::{Error, vectors::cosine};
 
 use crate::{
     Batch, CpuEngine, InputVectors, Network, Precision, Sequence, SimdChoice, SimdLevel,
-    network::{Activation, NormOrder, RelativeBias, Rotary, Shape, Table},
+    network::{Activation, Norm, NormKind, NormOrder, RelativeBias, Rotary, Shape, Table},
     reference,
 };
 
@@ -196,6 +196,68 @@ fn rotary_positions_gates_windows_and_norms_before_sublayers_are_accurate() {
     assert!(CpuEngine::new(&broken, Precision::F32, SimdChoice::Auto).is_err());
 }
 
+/// Returns a network with the parts of decoders: RMS norms, also of heads and of the outputs of sublayers, heads that are
+/// not as wide as the hidden states, groups of heads that share a key head, and no norm of the embeddings.
+fn decoder(hidden: usize, key_heads: usize, head_size: usize, causal: bool) -> Network {
+    let rotary = Rotary { max_tokens: 210, base: 10_000.0, window_base: 1000.0, divisor: 1.0 };
+    let shape = Shape {
+        key_heads,
+        head_size,
+        causal,
+        norm_order: NormOrder::Before,
+        norm_kind: NormKind::Rms,
+        rotary: Some(rotary),
+        activation: Activation::Silu,
+        ..Shape::bert(hidden, 6, 2 * hidden + 2)
+    };
+    let mut network = Network::random(shape, 3, 60, 210, 5);
+    network.embeddings.norm = None;
+    let norm = |n: usize| {
+        let weight = (0..n).map(|i| 1.0 + 0.3 * (i as f32 * 1.3).sin()).collect();
+        Norm { weight, bias: vec![0.0; n] }
+    };
+    for layer in &mut network.layers {
+        layer.attention_norm.get_or_insert_with(|| norm(hidden));
+        layer.head_norms = Some([norm(head_size), norm(head_size)]);
+        layer.result_norms = (!causal).then(|| [norm(hidden), norm(hidden)]);
+    }
+    network.layers[1].window = (key_heads < 6).then_some(7);
+    network
+}
+
+#[test]
+fn parts_of_decoders_are_accurate() {
+    for (key_heads, head_size, causal) in [(6, 4, true), (2, 8, true), (1, 20, false), (3, 34, true)] {
+        let network = decoder(24, key_heads, head_size, causal);
+        let sequences: Vec<_> = [1, 2, 3, 17, 40, 64, 65, 210, 1].map(|n| sequence(n, 60)).into();
+        for level in SimdLevel::here() {
+            let worst = distance(&network, &engine(&network, Precision::F32, level), &sequences);
+            assert!(worst < 2e-5, "{:?} at {level}: {worst}", network.shape);
+        }
+    }
+    let mut broken = decoder(24, 2, 8, true);
+    broken.shape.key_heads = 4;
+    assert!(CpuEngine::new(&broken, Precision::F32, SimdChoice::Auto).is_err());
+    let mut broken = decoder(24, 2, 8, true);
+    broken.layers[0].head_norms.as_mut().unwrap()[1].weight.pop();
+    assert!(CpuEngine::new(&broken, Precision::F32, SimdChoice::Auto).is_err());
+}
+
+#[test]
+fn a_causal_network_does_not_look_ahead() {
+    let network = decoder(24, 2, 8, true);
+    let (one, two) = (sequence(200, 60), sequence(200, 60));
+    let two = Sequence { ids: [&two.ids[..150], &[3; 50]].concat(), ..two };
+    for level in SimdLevel::here() {
+        for precision in [Precision::F32, Precision::Bf16, Precision::Int8] {
+            let engine = engine(&network, precision, level);
+            let [one, two] = [&one, &two].map(|s| last(&engine, 3, std::slice::from_ref(s)));
+            assert!(one[..150 * 24] == two[..150 * 24], "{precision} at {level}");
+            assert!(one[150 * 24..] != two[150 * 24..]);
+        }
+    }
+}
+
 #[test]
 fn a_window_hides_all_other_tokens() {
     let mut network = with_rotary(shape(32, 2, 64, Activation::Gelu), NormOrder::Before, 1, 400);
@@ -293,15 +355,18 @@ fn lower_precisions_are_close_to_f32() {
     let plain = Network::random(shape(96, 3, 384, Activation::Gelu), 4, 60, 50, 9);
     let rotary = |order| with_rotary(shape(96, 3, 384, Activation::Gelu), order, 4, 50);
     let networks = [plain.clone(), with_bias(plain), rotary(NormOrder::After), rotary(NormOrder::Before)];
-    for network in networks {
+    // The heads of this network are normalized.
+    let decoder = decoder(192, 2, 32, true);
+    for network in networks.into_iter().chain([decoder]) {
+        let (layers, hidden) = (network.layers.len(), network.shape.hidden);
         let sequences: Vec<Sequence> = (1..40).map(|n| sequence(n, 60)).collect();
-        let expected = last(&engine(&network, Precision::F32, SimdLevel::Portable), 4, &sequences);
+        let expected = last(&engine(&network, Precision::F32, SimdLevel::Portable), layers, &sequences);
         for level in SimdLevel::here() {
             for (precision, near) in
                 [(Precision::Bf16, 0.9999), (Precision::Int16, 0.999_999), (Precision::Int8, 0.99)]
             {
-                let got = last(&engine(&network, precision, level), 4, &sequences);
-                let rows = expected.chunks(96).zip(got.chunks(96));
+                let got = last(&engine(&network, precision, level), layers, &sequences);
+                let rows = expected.chunks(hidden).zip(got.chunks(hidden));
                 let least = rows.map(|(a, b)| cosine(a, b)).fold(1.0, f32::min);
                 assert!(least > near, "{precision} at {level}: {least}");
             }

@@ -9,7 +9,7 @@ use crate::{
 };
 use turnwise_core::error::{Error, Result};
 use turnwise_encoder::network::{
-    self, Embeddings, Linear, Network, Norm, NormOrder, RelativeBias, Shape, Table,
+    self, Embeddings, Linear, Network, Norm, NormKind, NormOrder, RelativeBias, Shape, Table,
 };
 
 /// Builder that creates tensors from the weights of a network, and collects the trained tensors as parameters.
@@ -105,7 +105,11 @@ impl<'a> Maker<'a> {
             roles: e.roles.as_ref().map(|roles| table("roles", roles)).transpose()?,
             words: table("words", &e.words)?,
             positions: table("positions", e.positions.as_ref().ok_or_else(not_trainable)?)?,
-            norm: self.norm("embeddings.norm".to_owned(), &e.norm, trained)?,
+            norm: self.norm(
+                "embeddings.norm".to_owned(),
+                e.norm.as_ref().ok_or_else(not_trainable)?,
+                trained,
+            )?,
         })
     }
 }
@@ -113,10 +117,18 @@ impl<'a> Maker<'a> {
 /// Returns an error if the network has parts that cannot be trained.
 pub(super) fn check(network: &Network) -> Result<()> {
     let of_bert = |layer: &network::Layer| {
-        layer.attention_norm.is_some() && layer.gate.is_none() && layer.window.is_none()
+        layer.attention_norm.is_some()
+            && layer.gate.is_none()
+            && layer.window.is_none()
+            && layer.head_norms.is_none()
+            && layer.result_norms.is_none()
     };
     let shape = &network.shape;
     let fits = shape.rotary.is_none()
+        && !shape.causal
+        && shape.key_heads == shape.heads
+        && shape.heads * shape.head_size == shape.hidden
+        && shape.norm_kind == NormKind::Layer
         && shape.norm_order == NormOrder::After
         && network.final_norm.is_none()
         && network.layers.iter().all(of_bert);
@@ -156,7 +168,10 @@ fn targets<'n>(network: &'n mut Network, name: &str) -> Option<Vec<&'n mut Vec<f
     if let Some(name) = name.strip_prefix("embeddings.") {
         let e = &mut network.embeddings;
         let table = match name {
-            "norm" => return Some(vec![&mut e.norm.weight, &mut e.norm.bias]),
+            "norm" => {
+                let norm = e.norm.as_mut()?;
+                return Some(vec![&mut norm.weight, &mut norm.bias]);
+            }
             "words.table" => &mut e.words,
             "positions.table" => e.positions.as_mut()?,
             "types.table" => e.types.as_mut()?,

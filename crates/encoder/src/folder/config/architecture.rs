@@ -1,6 +1,6 @@
 //! Supported architectures.
 
-/// Architecture of a network. All supported architectures are encoders, related to BERT.
+/// Architecture of a network.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Architecture {
     /// BERT. Most MiniLM, E5 and BGE models have this architecture.
@@ -24,11 +24,15 @@ pub enum Architecture {
     Gte,
     /// GTE, by its name in models with their own code, such as `Alibaba-NLP/gte-base-en-v1.5`.
     New,
+    /// Qwen3, a decoder: Qwen3-Embedding.
+    Qwen3,
+    /// Gemma 3, a decoder: EmbeddingGemma, in which tokens also attend to the tokens after them.
+    Gemma3,
 }
 
 impl Architecture {
     /// All supported architectures.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 12] = [
         Self::Bert,
         Self::Roberta,
         Self::XlmRoberta,
@@ -39,6 +43,8 @@ impl Architecture {
         Self::NomicBert,
         Self::Gte,
         Self::New,
+        Self::Qwen3,
+        Self::Gemma3,
     ];
 
     /// Returns the value of `model_type` in `config.json`.
@@ -54,6 +60,8 @@ impl Architecture {
             Architecture::NomicBert => "nomic_bert",
             Architecture::Gte => "gte",
             Architecture::New => "new",
+            Architecture::Qwen3 => "qwen3",
+            Architecture::Gemma3 => "gemma3_text",
         }
     }
 
@@ -70,6 +78,8 @@ impl Architecture {
             Architecture::NomicBert => "NomicBertModel",
             Architecture::Gte => "GteModel",
             Architecture::New => "NewModel",
+            Architecture::Qwen3 => "Qwen3Model",
+            Architecture::Gemma3 => "Gemma3TextModel",
         }
     }
 
@@ -79,7 +89,7 @@ impl Architecture {
             Architecture::Bert => "bert.",
             Architecture::DistilBert => "distilbert.",
             Architecture::MpNet => "mpnet.",
-            Architecture::ModernBert => "model.",
+            Architecture::ModernBert | Architecture::Qwen3 | Architecture::Gemma3 => "model.",
             Architecture::NomicBert => "nomic_bert.",
             Architecture::Gte => "gte.",
             Architecture::New => "new.",
@@ -98,15 +108,29 @@ impl Architecture {
 
     /// Returns true if the architecture can be trained and saved. The others can only encode.
     pub const fn is_trainable(self) -> bool {
-        !matches!(
+        matches!(
             self,
-            Architecture::ModernBert | Architecture::NomicBert | Architecture::Gte | Architecture::New
+            Architecture::Bert
+                | Architecture::Roberta
+                | Architecture::XlmRoberta
+                | Architecture::Camembert
+                | Architecture::DistilBert
+                | Architecture::MpNet
         )
     }
 
     /// Returns true if the network has segment embeddings.
     pub const fn has_segments(self) -> bool {
-        !matches!(self, Architecture::DistilBert | Architecture::MpNet | Architecture::ModernBert)
+        matches!(
+            self,
+            Architecture::Bert
+                | Architecture::Roberta
+                | Architecture::XlmRoberta
+                | Architecture::Camembert
+                | Architecture::NomicBert
+                | Architecture::Gte
+                | Architecture::New
+        )
     }
 
     /// Returns true if the network has a relative position bias.

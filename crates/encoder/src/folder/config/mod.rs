@@ -3,6 +3,7 @@
 //! the line of invalid JSON.
 
 mod architecture;
+mod decoder;
 mod object;
 mod rotary;
 mod sentence;
@@ -10,7 +11,7 @@ mod sentence;
 use serde_json::Value;
 use turnwise_core::error::Result;
 
-use crate::network::{Activation, NormOrder, RelativeBias, Shape};
+use crate::network::{Activation, NormKind, NormOrder, RelativeBias, Shape};
 
 pub use architecture::Architecture;
 pub use object::{Object, parse};
@@ -44,6 +45,16 @@ pub struct Variant {
     pub without_bias: WithoutBias,
     /// True if the feed-forward blocks have a gate.
     pub gated: bool,
+    /// True if the embeddings are not normalized.
+    pub embedding_norm_is_missing: bool,
+    /// True if the queries and keys of each head are normalized.
+    pub head_norms: bool,
+    /// True if the outputs of attention and of the feed-forward blocks are normalized.
+    pub result_norms: bool,
+    /// True if the weights of norms are stored without the 1 that is added to them, as in Gemma.
+    pub norms_add_one: bool,
+    /// True if the word embeddings are multiplied by the root of their width, as in Gemma.
+    pub scaled_words: bool,
     /// True if the first layer has no norm of attention.
     pub first_norm_is_missing: bool,
     /// True if a norm follows the last layer.
@@ -80,6 +91,8 @@ impl Config {
             Architecture::ModernBert => return rotary::modern_bert(file),
             Architecture::NomicBert => return rotary::nomic_bert(file),
             Architecture::Gte | Architecture::New => return rotary::gte(file, architecture),
+            Architecture::Qwen3 => return decoder::qwen3(file),
+            Architecture::Gemma3 => return decoder::gemma3(file),
             _ => refuse_code(file)?,
         }
         let distil = architecture == Architecture::DistilBert;
@@ -120,11 +133,15 @@ impl Config {
             shape: Shape {
                 hidden,
                 heads,
+                head_size: hidden / heads,
+                key_heads: heads,
                 intermediate: size("hidden_dim", "intermediate_size")?,
                 activation: activation(file, if distil { "activation" } else { "hidden_act" })?,
                 norm_epsilon,
                 first_position,
                 norm_order: NormOrder::After,
+                norm_kind: NormKind::Layer,
+                causal: false,
                 rotary: None,
             },
             layers: size("n_layers", "num_hidden_layers")?,

@@ -6,7 +6,7 @@ use turnwise_core::error::Result;
 use super::{
     Architecture, Config, Object, Variant, WithoutBias, activation, check_heads, epsilon, refuse_code,
 };
-use crate::network::{Activation, NormOrder, Rotary, Shape};
+use crate::network::{Activation, NormKind, NormOrder, Rotary, Shape};
 
 /// Reads the configuration of a ModernBERT.
 pub(super) fn modern_bert(file: &Object) -> Result<Config> {
@@ -18,19 +18,9 @@ pub(super) fn modern_bert(file: &Object) -> Result<Config> {
     let has_bias = |key| Ok::<_, turnwise_core::Error>(file.flag(key)?.unwrap_or(false));
     let (attention, feed_forward) = (has_bias("attention_bias")?, has_bias("mlp_bias")?);
     let window = file.count("local_attention")?.unwrap_or(128) / 2;
-    let windows = global_layers(file, layers)?.into_iter().map(|global| (!global).then_some(window));
-    // transformers 5 writes the bases by the type of the layer.
-    let base = |kind: &str, key: &str, default: f64| -> Result<f64> {
-        let of_kind = file.get("rope_parameters").and_then(|all| all.get(kind));
-        let of_kind = of_kind.filter(|parameters| !parameters.is_null());
-        if let Some(parameters) = of_kind {
-            refuse_scaling(file, parameters)?;
-        }
-        match of_kind.and_then(|parameters| parameters.get("rope_theta")).and_then(Value::as_f64) {
-            Some(base) => Ok(base),
-            None => Ok(file.number(key)?.unwrap_or(default)),
-        }
-    };
+    let every = file.positive("global_attn_every_n_layers")?.unwrap_or(3);
+    let global = global_layers(file, layers, |layer| layer.is_multiple_of(every))?;
+    let windows = global.into_iter().map(|global| (!global).then_some(window));
     if let Some(scaling) = file.get("rope_scaling") {
         refuse_scaling(file, scaling)?;
     }
@@ -46,8 +36,8 @@ pub(super) fn modern_bert(file: &Object) -> Result<Config> {
     }
     let rotary = Rotary {
         max_tokens,
-        base: base("full_attention", "global_rope_theta", 160_000.0)?,
-        window_base: base("sliding_attention", "local_rope_theta", 10_000.0)?,
+        base: base_of_layers(file, "full_attention", "global_rope_theta", 160_000.0)?,
+        window_base: base_of_layers(file, "sliding_attention", "local_rope_theta", 10_000.0)?,
         divisor: 1.0,
     };
     Ok(Config {
@@ -55,11 +45,15 @@ pub(super) fn modern_bert(file: &Object) -> Result<Config> {
         shape: Shape {
             hidden,
             heads,
+            head_size: hidden / heads,
+            key_heads: heads,
             intermediate: file.size("intermediate_size")?,
             activation: activation(file, "hidden_activation")?,
             norm_epsilon: epsilon(file, "norm_eps", 1e-5)?,
             first_position: 0,
             norm_order: NormOrder::Before,
+            norm_kind: NormKind::Layer,
+            causal: false,
             rotary: Some(checked(file, hidden / heads, rotary)?),
         },
         layers,
@@ -80,15 +74,33 @@ pub(super) fn modern_bert(file: &Object) -> Result<Config> {
             final_norm: true,
             windows: windows.collect(),
             classifier_pools_all,
+            ..Variant::default()
         },
     })
 }
 
-/// Returns for each layer whether its tokens attend to all tokens.
-fn global_layers(file: &Object, layers: usize) -> Result<Vec<bool>> {
+/// Returns the base of the angles in layers of a type. transformers 5 writes the bases by the type of the layer; older
+/// versions write one key per type.
+pub(super) fn base_of_layers(file: &Object, kind: &str, key: &str, default: f64) -> Result<f64> {
+    let of_kind = file.get("rope_parameters").and_then(|all| all.get(kind));
+    let of_kind = of_kind.filter(|parameters| !parameters.is_null());
+    if let Some(parameters) = of_kind {
+        refuse_scaling(file, parameters)?;
+    }
+    match of_kind.and_then(|parameters| parameters.get("rope_theta")).and_then(Value::as_f64) {
+        Some(base) => Ok(base),
+        None => Ok(file.number(key)?.unwrap_or(default)),
+    }
+}
+
+/// Returns for each layer whether its tokens attend to all tokens. `usual` is used if the file has no list of the types.
+pub(super) fn global_layers(
+    file: &Object,
+    layers: usize,
+    usual: impl Fn(usize) -> bool,
+) -> Result<Vec<bool>> {
     let Some(kinds) = file.get("layer_types") else {
-        let every = file.positive("global_attn_every_n_layers")?.unwrap_or(3);
-        return Ok((0..layers).map(|layer| layer.is_multiple_of(every)).collect());
+        return Ok((0..layers).map(usual).collect());
     };
     let global = |kind: &Value| match kind.as_str() {
         Some("full_attention") => Ok(true),
@@ -163,11 +175,15 @@ pub(super) fn nomic_bert(file: &Object) -> Result<Config> {
         shape: Shape {
             hidden,
             heads,
+            head_size: hidden / heads,
+            key_heads: heads,
             intermediate: size("n_inner", "intermediate_size")?,
             activation,
             norm_epsilon: epsilon(file, epsilon_key, 1e-12)?,
             first_position: 0,
             norm_order: NormOrder::After,
+            norm_kind: NormKind::Layer,
+            causal: false,
             rotary: Some(checked(file, hidden / heads, rotary)?),
         },
         layers: size("n_layer", "num_hidden_layers")?,
@@ -225,11 +241,15 @@ pub(super) fn gte(file: &Object, architecture: Architecture) -> Result<Config> {
         shape: Shape {
             hidden,
             heads,
+            head_size: hidden / heads,
+            key_heads: heads,
             intermediate: file.size("intermediate_size")?,
             activation: activation(file, "hidden_act")?,
             norm_epsilon: epsilon(file, "layer_norm_eps", 1e-12)?,
             first_position: 0,
             norm_order: NormOrder::After,
+            norm_kind: NormKind::Layer,
+            causal: false,
             rotary: Some(checked(file, hidden / heads, rotary)?),
         },
         layers: file.size("num_hidden_layers")?,
@@ -246,7 +266,7 @@ pub(super) fn gte(file: &Object, architecture: Architecture) -> Result<Config> {
 }
 
 /// Returns the base of the angles: from `rope_parameters` (transformers 5) or `rope_theta`.
-fn rope_base(file: &Object, default: f64) -> Result<f64> {
+pub(super) fn rope_base(file: &Object, default: f64) -> Result<f64> {
     if let Some(parameters) = file.get("rope_parameters") {
         refuse_scaling(file, parameters)?;
         if let Some(base) = parameters.get("rope_theta").and_then(Value::as_f64) {
@@ -257,7 +277,7 @@ fn rope_base(file: &Object, default: f64) -> Result<f64> {
 }
 
 /// Returns an error if the angles are scaled.
-fn refuse_scaling(file: &Object, parameters: &Value) -> Result<()> {
+pub(super) fn refuse_scaling(file: &Object, parameters: &Value) -> Result<()> {
     let kind = parameters.get("rope_type").or_else(|| parameters.get("type")).and_then(Value::as_str);
     match kind {
         None | Some("default") => Ok(()),
@@ -266,7 +286,7 @@ fn refuse_scaling(file: &Object, parameters: &Value) -> Result<()> {
 }
 
 /// Returns the rotary position embedding. Fails if the size of a head is odd or a base is not valid.
-fn checked(file: &Object, head_size: usize, rotary: Rotary) -> Result<Rotary> {
+pub(super) fn checked(file: &Object, head_size: usize, rotary: Rotary) -> Result<Rotary> {
     let valid = |base: f64| base.is_finite() && base >= 1.0;
     if !head_size.is_multiple_of(2) {
         return Err(file.wrong(format!("the size of a head is {head_size}, but must be even")));

@@ -193,6 +193,48 @@ impl Builder {
         builder
     }
 
+    /// Builds a Gemma 3 for embeddings, or a Qwen3.
+    pub fn decoder(gemma: bool) -> Self {
+        const HEAD: usize = 6;
+        let mut config = json!({
+            "model_type": "qwen3", "hidden_size": HIDDEN, "num_hidden_layers": LAYERS, "num_attention_heads": 2,
+            "num_key_value_heads": 1, "head_dim": HEAD, "intermediate_size": INTERMEDIATE, "hidden_act": "silu",
+            "rms_norm_eps": 1e-6, "rope_theta": 1_000_000, "max_position_embeddings": 32, "attention_bias": false,
+            "use_sliding_window": false, "vocab_size": WORDS,
+        });
+        if gemma {
+            let of_gemma = json!({
+                "model_type": "gemma3_text", "hidden_activation": "gelu_pytorch_tanh", "rope_local_base_freq": 10_000,
+                "query_pre_attn_scalar": HEAD, "sliding_window": 6, "use_bidirectional_attention": true,
+                "layer_types": ["sliding_attention", "full_attention"], "attn_logit_softcapping": null,
+            });
+            config.as_object_mut().unwrap().extend(of_gemma.as_object().unwrap().clone());
+        }
+        let mut builder = Builder::empty(config);
+        builder.tensor("embed_tokens.weight", &[WORDS, HIDDEN]);
+        builder.tensor("norm.weight", &[HIDDEN]);
+        for n in 0..LAYERS {
+            let name = |part: &str| format!("layers.{n}.{part}.weight");
+            builder.tensor(&name("self_attn.q_proj"), &[2 * HEAD, HIDDEN]);
+            builder.tensor(&name("self_attn.k_proj"), &[HEAD, HIDDEN]);
+            builder.tensor(&name("self_attn.v_proj"), &[HEAD, HIDDEN]);
+            builder.tensor(&name("self_attn.o_proj"), &[HIDDEN, 2 * HEAD]);
+            builder.tensor(&name("self_attn.q_norm"), &[HEAD]);
+            builder.tensor(&name("self_attn.k_norm"), &[HEAD]);
+            builder.tensor(&name("mlp.gate_proj"), &[INTERMEDIATE, HIDDEN]);
+            builder.tensor(&name("mlp.up_proj"), &[INTERMEDIATE, HIDDEN]);
+            builder.tensor(&name("mlp.down_proj"), &[HIDDEN, INTERMEDIATE]);
+            builder.tensor(&name("input_layernorm"), &[HIDDEN]);
+            builder.tensor(&name("post_attention_layernorm"), &[HIDDEN]);
+            if gemma {
+                builder.tensor(&name("pre_feedforward_layernorm"), &[HIDDEN]);
+                builder.tensor(&name("post_feedforward_layernorm"), &[HIDDEN]);
+            }
+        }
+        builder.word_pieces();
+        builder
+    }
+
     fn norm(&mut self, name: &str) {
         self.tensor(&format!("{name}.weight"), &[HIDDEN]);
         self.tensor(&format!("{name}.bias"), &[HIDDEN]);

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use crate::{
     Network,
     folder::{Architecture, Dense, DenseActivation, PoolingMode, Step, tests::*},
-    network::{Activation, Layer, Linear, Norm, NormOrder},
+    network::{Activation, Layer, Linear, Norm, NormKind, NormOrder},
 };
 
 fn check_norm(norm: &Norm, name: &str) {
@@ -24,7 +24,7 @@ fn check(network: &Network, layers: &str, names: &[(&str, &[usize])]) {
     let positions = e.positions.as_ref().unwrap();
     assert_eq!(positions.data, numbers("embeddings.position_embeddings.weight", POSITIONS * HIDDEN));
     assert_eq!((e.words.rows, positions.rows, network.layers.len()), (WORDS, POSITIONS, LAYERS));
-    check_norm(&e.norm, "embeddings.LayerNorm");
+    check_norm(e.norm.as_ref().unwrap(), "embeddings.LayerNorm");
     for (n, layer) in network.layers.iter().enumerate() {
         let name = |part: usize| format!("{layers}.{n}.{}", names[part].0);
         let linear = |linear: &Linear, part: usize| {
@@ -209,7 +209,7 @@ fn modern_bert() {
             assert_eq!(norm.weight, numbers(name, HIDDEN), "{name}");
             assert_eq!(norm.bias, [0.0; HIDDEN], "{name}");
         };
-        norm(&e.norm, "embeddings.norm.weight");
+        norm(e.norm.as_ref().unwrap(), "embeddings.norm.weight");
         norm(network.final_norm.as_ref().unwrap(), "final_norm.weight");
         for (n, layer) in network.layers.iter().enumerate() {
             let prefix = format!("layers.{n}");
@@ -254,7 +254,7 @@ fn nomic_bert() {
     for own in [true, false] {
         let mut builder = Builder::nomic_bert(own);
         let network = builder.open().unwrap().network().unwrap();
-        check_norm(&network.embeddings.norm, "emb_ln");
+        check_norm(network.embeddings.norm.as_ref().unwrap(), "emb_ln");
         assert!(network.embeddings.positions.is_none() && network.final_norm.is_none());
         for (n, layer) in network.layers.iter().enumerate() {
             let prefix = format!("encoder.layers.{n}");
@@ -288,7 +288,7 @@ fn gte() {
         let folder = builder.open().unwrap();
         assert_eq!(folder.config().architecture, architecture);
         let network = folder.network().unwrap();
-        check_norm(&network.embeddings.norm, "embeddings.LayerNorm");
+        check_norm(network.embeddings.norm.as_ref().unwrap(), "embeddings.LayerNorm");
         assert!(network.embeddings.types.is_none());
         for (n, layer) in network.layers.iter().enumerate() {
             let prefix = format!("encoder.layer.{n}");
@@ -308,6 +308,66 @@ fn gte() {
         // Scaled by NTK: a larger base, and all angles divided by factor^(2 / head size).
         let rotary = network.shape.rotary.unwrap();
         assert_eq!((rotary.base, rotary.divisor), (1_000_000.0, 2f64.powf(0.5)));
+    }
+}
+
+#[test]
+fn decoders() {
+    for (gemma, prefix) in [(false, ""), (false, "model."), (true, "")] {
+        let mut builder = Builder::decoder(gemma);
+        // The output layer of a language model does not affect the vectors.
+        builder.tensors.insert("lm_head.weight".to_owned(), (vec![WORDS, HIDDEN], vec![0.0; WORDS * HIDDEN]));
+        builder.rename(|name| match name.starts_with("lm_head") {
+            true => name.to_owned(),
+            false => format!("{prefix}{name}"),
+        });
+        let folder = builder.open().unwrap();
+        let network = folder.network().unwrap();
+        let (scale, add) = if gemma { ((HIDDEN as f32).sqrt(), 1.0) } else { (1.0, 0.0) };
+        let norm = |norm: &Norm, name: &str| {
+            let weight: Vec<f32> = numbers(name, norm.weight.len()).iter().map(|x| x + add).collect();
+            assert_eq!((&norm.weight, norm.bias.iter().all(|x| *x == 0.0)), (&weight, true), "{name}");
+        };
+        let words = numbers("embed_tokens.weight", WORDS * HIDDEN);
+        assert_eq!(network.embeddings.words.data, words.iter().map(|x| x * scale).collect::<Vec<_>>());
+        assert!(network.embeddings.norm.is_none() && network.embeddings.positions.is_none());
+        norm(network.final_norm.as_ref().unwrap(), "norm.weight");
+        for (n, layer) in network.layers.iter().enumerate() {
+            let prefix = format!("layers.{n}");
+            let parts = [
+                ("self_attn.q_proj", WHOLE, false),
+                ("self_attn.k_proj", WHOLE, false),
+                ("self_attn.v_proj", WHOLE, false),
+                ("self_attn.o_proj", WHOLE, false),
+                ("mlp.gate_proj", WHOLE, false),
+                ("mlp.up_proj", WHOLE, false),
+                ("mlp.down_proj", WHOLE, false),
+            ];
+            check_parts(layer, &prefix, parts);
+            let of_head = layer.head_norms.as_ref().unwrap();
+            norm(&of_head[0], &format!("{prefix}.self_attn.q_norm.weight"));
+            norm(&of_head[1], &format!("{prefix}.self_attn.k_norm.weight"));
+            norm(layer.attention_norm.as_ref().unwrap(), &format!("{prefix}.input_layernorm.weight"));
+            match &layer.result_norms {
+                None => norm(&layer.output_norm, &format!("{prefix}.post_attention_layernorm.weight")),
+                Some([attention, output]) => {
+                    norm(attention, &format!("{prefix}.post_attention_layernorm.weight"));
+                    norm(&layer.output_norm, &format!("{prefix}.pre_feedforward_layernorm.weight"));
+                    norm(output, &format!("{prefix}.post_feedforward_layernorm.weight"));
+                }
+            }
+            // The first layer of this Gemma has a window.
+            assert_eq!((layer.result_norms.is_some(), layer.window), (gemma, (gemma && n == 0).then_some(3)));
+        }
+        let shape = network.shape;
+        assert_eq!((shape.heads, shape.key_heads, shape.head_size, shape.causal), (2, 1, 6, !gemma));
+        assert_eq!((shape.norm_kind, shape.norm_order), (NormKind::Rms, NormOrder::Before));
+        let rotary = shape.rotary.unwrap();
+        assert_eq!(
+            (rotary.base, rotary.window_base),
+            (1_000_000.0, if gemma { 10_000.0 } else { 1_000_000.0 })
+        );
+        assert!(!folder.config().architecture.is_trainable());
     }
 }
 

@@ -41,7 +41,7 @@ fn other_architectures() {
             refuses("model_type", json!(name), &[&format!("the architecture `{name}` is not supported")]);
         assert!(
             hint.contains(
-                "bert, roberta, xlm-roberta, camembert, distilbert, mpnet, modernbert, nomic_bert, gte, new"
+                "bert, roberta, xlm-roberta, camembert, distilbert, mpnet, modernbert, nomic_bert, gte, new, qwen3, gemma3_text"
             ),
             "{hint}"
         );
@@ -131,6 +131,23 @@ fn unsupported_rotary_positions() {
     refuses(Builder::gte(), "pack_qkv", json!(false), &["`pack_qkv` is false"]);
     refuses(Builder::gte(), "layer_norm_type", json!("rms_norm"), &["`rms_norm`"]);
     refuses(Builder::gte(), "position_embedding_type", json!("absolute"), &["`absolute`", "use `rope`"]);
+    let yarn = json!({ "rope_type": "yarn", "factor": 4.0 });
+    refuses(Builder::decoder(false), "rope_scaling", yarn, &["`yarn`"]);
+    refuses(Builder::decoder(false), "use_sliding_window", json!(true), &["`use_sliding_window`"]);
+    refuses(
+        Builder::decoder(false),
+        "num_key_value_heads",
+        json!(4),
+        &["not divisible by `num_key_value_heads`, 4"],
+    );
+    refuses(Builder::decoder(false), "head_dim", json!(7), &["the size of a head is 7, but must be even"]);
+    refuses(Builder::decoder(true), "query_pre_attn_scalar", json!(5), &["`query_pre_attn_scalar` is 5"]);
+    refuses(
+        Builder::decoder(true),
+        "attn_logit_softcapping",
+        json!(50.0),
+        &["`attn_logit_softcapping` is 50"],
+    );
     let mut builder = Builder::modern_bert();
     builder.tensor("layers.1.attn.extra.weight", &[HIDDEN]);
     builder.refused(&["`layers.1.attn.extra.weight`"]);
