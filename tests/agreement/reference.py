@@ -110,6 +110,11 @@ def network(kind, tokenizer, seed):
         return transformers.ModernBertModel(config)
     if kind == "nomic":
         return transformers.NomicBertModel(transformers.NomicBertConfig(max_position_embeddings=96, **WIDTHS, **common))
+    if kind == "gte-extended":
+        # As angles by NTK scaling, which transformers does not have.
+        parameters = {"rope_type": "linear", "rope_theta": 2 * 20_000.0, "factor": 2 ** (2 / 8)}
+        return transformers.GteModel(
+            transformers.GteConfig(max_position_embeddings=96, rope_parameters=parameters, **WIDTHS, **common))
     if kind == "gte":
         return transformers.GteModel(transformers.GteConfig(max_position_embeddings=96, **WIDTHS, **common))
     if kind == "qwen3":
@@ -189,6 +194,7 @@ def models(texts, folder):
     add("modernbert-cls", "modernbert", pieces, "cls")
     add("nomic", "nomic", pieces, "mean", Normalize())
     add("gte", "gte", pieces, "cls", Normalize())
+    add("gte-extended", "gte-extended", pieces, "cls", Normalize())
     add("qwen3", "qwen3", pairs, "lasttoken", Normalize())
     add("gemma3", "gemma3", grams, "mean", dense(40, 56, torch.nn.Identity(), bias=False), Normalize())
     for name, model in made.items():
@@ -199,6 +205,14 @@ def models(texts, folder):
         for prompt in model.prompts:
             if model.prompts[prompt]:
                 np.save(folder / f"{name}.{prompt}.npy", encode(model, texts, prompt))
+        if name == "gte-extended":
+            # The keys of the models that were published with their own code.
+            path = folder / name / "config.json"
+            config = json.loads(path.read_text("utf-8"))
+            config.pop("rope_parameters")
+            config |= {"model_type": "new", "architectures": ["NewModel"], "position_embedding_type": "rope",
+                       "rope_theta": 20_000, "rope_scaling": {"type": "ntk", "factor": 2.0}}
+            path.write_text(json.dumps(config), "utf-8")
         print(name)
 
 

@@ -2,11 +2,12 @@
 
 use std::fs;
 
+use safetensors::{Dtype, tensor::TensorView};
 use serde_json::json;
 
 use crate::{
     hub::{WEIGHTS, model},
-    support::Turnwise,
+    support::{SAMPLES, Turnwise},
 };
 
 fn with_model() -> Turnwise {
@@ -93,4 +94,45 @@ fn info_shows_the_parts_of_a_model() {
         &["the model `all-MiniLM-L6-v2` is not in the cache", "turnwise model pull all-MiniLM-L6-v2"],
     );
     t.run("model info all-minilm-l6-v1").says(2, &["did you mean `all-MiniLM-L6-v2`?"]);
+}
+
+#[test]
+fn a_model_that_can_only_encode_cannot_be_trained() {
+    let t = with_model();
+    let config = json!({
+        "model_type": "nomic_bert", "n_embd": 4, "n_head": 2, "n_layer": 1, "n_inner": 8, "n_positions": 16,
+        "activation_function": "swiglu", "rotary_emb_base": 1000, "vocab_size": 6, "type_vocab_size": 2,
+    });
+    t.write("mine/config.json", config.to_string());
+    let tensors = [
+        ("embeddings.word_embeddings.weight", vec![6, 4]),
+        ("embeddings.token_type_embeddings.weight", vec![2, 4]),
+        ("emb_ln.weight", vec![4]),
+        ("emb_ln.bias", vec![4]),
+        ("encoder.layers.0.attn.Wqkv.weight", vec![12, 4]),
+        ("encoder.layers.0.attn.out_proj.weight", vec![4, 4]),
+        ("encoder.layers.0.mlp.fc11.weight", vec![8, 4]),
+        ("encoder.layers.0.mlp.fc12.weight", vec![8, 4]),
+        ("encoder.layers.0.mlp.fc2.weight", vec![4, 8]),
+        ("encoder.layers.0.norm1.weight", vec![4]),
+        ("encoder.layers.0.norm1.bias", vec![4]),
+        ("encoder.layers.0.norm2.weight", vec![4]),
+        ("encoder.layers.0.norm2.bias", vec![4]),
+    ];
+    let bytes = |shape: &Vec<usize>| -> Vec<u8> {
+        let count = shape.iter().product::<usize>();
+        (0..count).flat_map(|n| ((n * 7 % 5) as f32 / 4.0 - 0.4).to_le_bytes()).collect()
+    };
+    let tensors: Vec<_> = tensors.iter().map(|(name, shape)| (*name, shape, bytes(shape))).collect();
+    let views = tensors
+        .iter()
+        .map(|(name, shape, bytes)| (*name, TensorView::new(Dtype::F32, (*shape).clone(), bytes).unwrap()));
+    t.write(&format!("mine/{WEIGHTS}"), safetensors::serialize(views, None).unwrap());
+
+    assert!(t.ok("model info ./mine").contains("nomic_bert: 1 layers of width 4"));
+    t.write("text.txt", "hello\nhello hello\n");
+    t.ok("embed text.txt --model ./mine -o vectors.jsonl");
+    assert_eq!(t.read("vectors.jsonl").lines().count(), 2);
+    let refused = ["./mine has the architecture nomic_bert, which cannot be trained", "bert, roberta"];
+    t.run(&format!("train simcse --corpus {SAMPLES} -m ./mine -o run")).says(2, &refused);
 }

@@ -158,8 +158,8 @@ impl PackedLayer {
     ) {
         let Workspace { x, y, normed, projected, context, inner, codes, heads } = workspace;
         let h = self.output.outputs;
-        let (three, width) = (self.projection.outputs, self.heads.width());
-        projected.reserve::<f32>((tokens + SPARE_ROWS) * three);
+        let (row, width) = (self.projection.outputs, self.heads.width());
+        projected.reserve::<f32>((tokens + SPARE_ROWS) * row);
         context.reserve::<f32>(tokens * width);
         y.reserve::<f32>(tokens * h);
         let (projected, context) = (projected.of_mut::<f32>(), context.of_mut::<f32>());
@@ -178,20 +178,8 @@ impl PackedLayer {
                 }
                 _ => &*x,
             };
-            linear::<S>(&self.projection, codes, (input, h), tokens, (projected, three), None, team);
-            // The heads of the queries and those of the keys follow each other.
-            if let Some([of_queries, of_keys]) = &self.head_norms {
-                let (stride, width) = (self.heads.stride, self.heads.width());
-                for row in projected.chunks_exact_mut(three).take(tokens) {
-                    let (queries, keys) = row[..width + self.heads.key_width()].split_at_mut(width);
-                    AddNorm { x: queries, y: None, to: None, stride, norm: of_queries }.run::<S::Base>();
-                    AddNorm { x: keys, y: None, to: None, stride, norm: of_keys }.run::<S::Base>();
-                }
-            }
-            if let Some(rotation) = positions.rotation {
-                let heads = (self.heads.count + self.heads.key_count, self.heads.stride);
-                Rotate { rows: projected, stride: three, tokens, heads, rotation }.run::<S::Base>();
-            }
+            linear::<S>(&self.projection, codes, (input, h), tokens, (projected, row), None, team);
+            self.prepare_heads::<S>(&mut projected[..tokens * row], positions);
             let (mut start, mut count) = (0, 0);
             for length in lengths {
                 let queries = match rows {
@@ -220,17 +208,65 @@ impl PackedLayer {
                 Some(norm) => AddNorm { x, y: Some(y), to, stride: h, norm }.run::<S::Base>(),
                 None => add(x, y),
             }
-            // Each row gets one extra cache line. If the row stride were a power of two, the rows would evict each
-            // other from the cache.
-            let middle = self.intermediate.outputs + GRAIN;
-            inner.reserve::<f32>(FEED_BLOCK.min(tokens) * middle);
-            let inner = inner.of_mut::<f32>();
-            let activation = (!self.gated).then_some(self.activation);
-            for start in (0..tokens).step_by(FEED_BLOCK) {
-                let n = FEED_BLOCK.min(tokens - start);
-                let rows = start * h..(start + n) * h;
-                let (x, y) = (&mut x[rows.clone()], &mut y[rows.clone()]);
-                let input = if before { &normed[rows] } else { &*x };
+            self.feed_forward::<S>((x, y, normed), inner, codes, team);
+        }
+    }
+
+    /// Normalizes and rotates the queries and keys in rows of projections.
+    ///
+    /// # Safety
+    ///
+    /// The processor must have the features of `S`.
+    unsafe fn prepare_heads<S: Simd>(&self, projected: &mut [f32], positions: Positions) {
+        let (row, stride) = (self.projection.outputs, self.heads.stride);
+        // The heads of the queries and those of the keys follow each other.
+        if let Some([of_queries, of_keys]) = &self.head_norms {
+            let (width, key_width) = (self.heads.width(), self.heads.key_width());
+            for row in projected.chunks_exact_mut(row) {
+                let (queries, keys) = row[..width + key_width].split_at_mut(width);
+                for (x, norm) in [(queries, of_queries), (keys, of_keys)] {
+                    // SAFETY: the caller guarantees the processor features.
+                    unsafe { AddNorm { x, y: None, to: None, stride, norm }.run::<S::Base>() };
+                }
+            }
+        }
+        if let Some(rotation) = positions.rotation {
+            let tokens = projected.len() / row;
+            let heads = (self.heads.count + self.heads.key_count, stride);
+            // SAFETY: the caller guarantees the processor features.
+            unsafe { Rotate { rows: projected, stride: row, tokens, heads, rotation }.run::<S::Base>() };
+        }
+    }
+
+    /// Applies the feed-forward block to the states `x`. With norms before the sublayers, `normed` holds its input; `y` is
+    /// a buffer.
+    ///
+    /// # Safety
+    ///
+    /// The processor must have the features of `S`, and the layer must be packed for `S`.
+    unsafe fn feed_forward<S: Simd>(
+        &self,
+        (x, y, normed): (&mut [f32], &mut [f32], &[f32]),
+        inner: &mut Buffer,
+        codes: &mut CodeBuffers,
+        team: &Team,
+    ) {
+        let h = self.output.outputs;
+        let tokens = x.len() / h;
+        // Each row gets one extra cache line. If the row stride were a power of two, the rows would evict each other from
+        // the cache.
+        let middle = self.intermediate.outputs + GRAIN;
+        inner.reserve::<f32>(FEED_BLOCK.min(tokens) * middle);
+        let inner = inner.of_mut::<f32>();
+        let activation = (!self.gated).then_some(self.activation);
+        for start in (0..tokens).step_by(FEED_BLOCK) {
+            let n = FEED_BLOCK.min(tokens - start);
+            let rows = start * h..(start + n) * h;
+            let (x, y) = (&mut x[rows.clone()], &mut y[rows.clone()]);
+            let before = self.norm_order == NormOrder::Before;
+            let input = if before { &normed[rows] } else { &*x };
+            // SAFETY: the caller guarantees the processor features; the called functions check the lengths.
+            unsafe {
                 linear::<S>(&self.intermediate, codes, (input, h), n, (inner, middle), activation, team);
                 if self.gated {
                     let (width, activation) = (self.output.inputs, self.activation);

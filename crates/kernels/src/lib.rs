@@ -30,6 +30,7 @@
 mod attention;
 mod codes;
 pub mod distances;
+mod embedder;
 mod engine;
 mod format;
 mod layer;

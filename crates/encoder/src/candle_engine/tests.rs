@@ -6,7 +6,7 @@ use crate::{
     Part, Sequence,
     candle_engine::*,
     cpu::{CpuEngine, SimdChoice},
-    network::{NormKind, Rotary},
+    network::{Activation, NormKind, NormOrder, Rotary},
     testing::small_shape,
 };
 

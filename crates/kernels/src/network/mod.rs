@@ -58,7 +58,7 @@ pub enum NormOrder {
 }
 
 impl Shape {
-    /// Returns a shape with the settings of BERT.
+    /// Returns a shape with the settings of BERT. Panics if `heads` is 0.
     pub const fn bert(hidden: usize, heads: usize, intermediate: usize) -> Self {
         Shape {
             hidden,

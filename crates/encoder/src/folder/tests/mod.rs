@@ -11,6 +11,7 @@ use turnwise_core::error::{Class, Error};
 
 use crate::folder::ModelFolder;
 
+mod architectures;
 mod opened;
 mod refused;
 mod saving;
