@@ -14,7 +14,7 @@ use safetensors::{Dtype, tensor::Metadata};
 use serde_json::Value;
 use turnwise_core::error::{Error, IoContext, Result, closest_name};
 
-use crate::folder::config;
+use crate::{folder::config, hub::ONNX};
 
 const DOWNLOAD_AGAIN: &str = "the file is damaged or incomplete; download the model again";
 
@@ -290,7 +290,22 @@ fn no_weights(folder: &Path) -> Error {
              SentenceTransformer; SentenceTransformer({:?}).save(\"converted\")",
             folder.display().to_string()
         )),
-        None => Error::data(format!("{} contains no model.safetensors", folder.display()))
-            .with_hint("download all files of the model again"),
+        None => match exported(folder) {
+            Some(file) => {
+                let folder = folder.display();
+                Error::data(format!("{folder} has weights only in ONNX format (`{file}`)")).with_hint(ONNX)
+            }
+            None => Error::data(format!("{} contains no model.safetensors", folder.display()))
+                .with_hint("download all files of the model again"),
+        },
     }
+}
+
+/// Returns a file in ONNX format in a model folder, or in its subfolder `onnx`.
+fn exported(folder: &Path) -> Option<String> {
+    ["", "onnx/"].into_iter().find_map(|inner| {
+        let entries = std::fs::read_dir(folder.join(inner)).into_iter().flatten().flatten();
+        let mut names = entries.filter_map(|entry| entry.file_name().into_string().ok());
+        names.find(|name| name.ends_with(".onnx")).map(|name| format!("{inner}{name}"))
+    })
 }

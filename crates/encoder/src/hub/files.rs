@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, fs, path::Path};
 use serde::Deserialize;
 use turnwise_core::error::{Error, IoContext, Result};
 
-use crate::hub::SUPPORTED;
+use crate::hub::{ONNX, SUPPORTED};
 
 /// Weight file of a model that is not sharded.
 pub const WEIGHTS: &str = "model.safetensors";
@@ -109,6 +109,11 @@ pub fn choose<'a>(model: &str, all: impl IntoIterator<Item = &'a str>) -> Result
              SentenceTransformer; SentenceTransformer(\"{model}\").save(\"converted\")`, then run `turnwise model \
              import converted`"
         )));
+    }
+    if let Some(exported) = all.iter().find(|path| weighted.is_empty() && path.ends_with(".onnx")) {
+        return Err(
+            Error::data(format!("{model} has weights only in ONNX format ({exported})")).with_hint(ONNX)
+        );
     }
     if weighted.is_empty() {
         return Err(Error::data(format!("{model} has no weights in safetensors format ({WEIGHTS})"))
@@ -276,6 +281,9 @@ mod tests {
             choose("m", [CONFIG, WEIGHTS, "2_Dense/config.json", "2_Dense/pytorch_model.bin"]).unwrap_err();
         assert!(e.to_string().contains("2_Dense/pytorch_model.bin"), "{e}");
         let e = choose("m", [CONFIG, "onnx/model.onnx"]).unwrap_err();
+        assert!(e.to_string().contains("m has weights only in ONNX format (onnx/model.onnx)"), "{e}");
+        assert!(e.hint().unwrap().contains("the model from which it was exported"));
+        let e = choose("m", [CONFIG, "vocab.txt"]).unwrap_err();
         assert!(e.to_string().contains("has no weights"), "{e}");
     }
 

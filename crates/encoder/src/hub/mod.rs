@@ -42,6 +42,10 @@ fn hex(bytes: &[u8]) -> String {
 /// Hint for errors about a folder or repository that lacks files of a supported model.
 const SUPPORTED: &str = "turnwise supports transformer encoders in the Hugging Face layout";
 
+/// Hint for models whose weights are only in ONNX format.
+pub(crate) const ONNX: &str = "turnwise reads safetensors; use the model from which it was exported, which its description \
+                               usually names";
+
 /// Creates the error for a model in which a file is missing.
 fn incomplete(model: &str, file: &str) -> Error {
     Error::data(format!("{model} is incomplete: {file} is missing")).with_hint(SUPPORTED)

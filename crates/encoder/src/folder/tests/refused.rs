@@ -228,6 +228,18 @@ fn settings_of_sentence_transformers() {
 const FILE: &str = "model.safetensors";
 
 #[test]
+fn only_an_export() {
+    for file in ["model.onnx", "onnx/model_quantized.onnx"] {
+        let mut builder = Builder::bert();
+        builder.finish();
+        builder.remove("model.safetensors");
+        builder.write(file, "exported");
+        let hint = builder.refused(&["has weights only in ONNX format", file]);
+        assert!(hint.contains("the model from which it was exported"), "{hint}");
+    }
+}
+
+#[test]
 fn only_a_pickle() {
     for file in ["pytorch_model.bin", "epoch=3.ckpt", "weights.pt"] {
         let mut builder = Builder::bert();
