@@ -11,7 +11,7 @@ mod sentence;
 use serde_json::Value;
 use turnwise_core::error::Result;
 
-use crate::network::{Activation, NormKind, NormOrder, RelativeBias, Shape};
+use crate::network::{Activation, RelativeBias, Shape};
 
 pub use architecture::Architecture;
 pub use object::{Object, parse};
@@ -131,18 +131,10 @@ impl Config {
         Ok(Config {
             architecture,
             shape: Shape {
-                hidden,
-                heads,
-                head_size: hidden / heads,
-                key_heads: heads,
-                intermediate: size("hidden_dim", "intermediate_size")?,
                 activation: activation(file, if distil { "activation" } else { "hidden_act" })?,
                 norm_epsilon,
                 first_position,
-                norm_order: NormOrder::After,
-                norm_kind: NormKind::Layer,
-                causal: false,
-                rotary: None,
+                ..Shape::bert(hidden, heads, size("hidden_dim", "intermediate_size")?)
             },
             layers: size("n_layers", "num_hidden_layers")?,
             words: file.size("vocab_size")?,

@@ -6,7 +6,7 @@ use turnwise_core::error::Result;
 use super::{
     Architecture, Config, Object, Variant, WithoutBias, activation, check_heads, epsilon, refuse_code,
 };
-use crate::network::{Activation, NormKind, NormOrder, Rotary, Shape};
+use crate::network::{Activation, NormOrder, Rotary, Shape};
 
 /// Reads the configuration of a ModernBERT.
 pub(super) fn modern_bert(file: &Object) -> Result<Config> {
@@ -43,18 +43,11 @@ pub(super) fn modern_bert(file: &Object) -> Result<Config> {
     Ok(Config {
         architecture: Architecture::ModernBert,
         shape: Shape {
-            hidden,
-            heads,
-            head_size: hidden / heads,
-            key_heads: heads,
-            intermediate: file.size("intermediate_size")?,
             activation: activation(file, "hidden_activation")?,
             norm_epsilon: epsilon(file, "norm_eps", 1e-5)?,
-            first_position: 0,
             norm_order: NormOrder::Before,
-            norm_kind: NormKind::Layer,
-            causal: false,
             rotary: Some(checked(file, hidden / heads, rotary)?),
+            ..Shape::bert(hidden, heads, file.size("intermediate_size")?)
         },
         layers,
         words: file.size("vocab_size")?,
@@ -173,18 +166,10 @@ pub(super) fn nomic_bert(file: &Object) -> Result<Config> {
     Ok(Config {
         architecture: Architecture::NomicBert,
         shape: Shape {
-            hidden,
-            heads,
-            head_size: hidden / heads,
-            key_heads: heads,
-            intermediate: size("n_inner", "intermediate_size")?,
             activation,
             norm_epsilon: epsilon(file, epsilon_key, 1e-12)?,
-            first_position: 0,
-            norm_order: NormOrder::After,
-            norm_kind: NormKind::Layer,
-            causal: false,
             rotary: Some(checked(file, hidden / heads, rotary)?),
+            ..Shape::bert(hidden, heads, size("n_inner", "intermediate_size")?)
         },
         layers: size("n_layer", "num_hidden_layers")?,
         words: file.size("vocab_size")?,
@@ -239,18 +224,10 @@ pub(super) fn gte(file: &Object, architecture: Architecture) -> Result<Config> {
     Ok(Config {
         architecture,
         shape: Shape {
-            hidden,
-            heads,
-            head_size: hidden / heads,
-            key_heads: heads,
-            intermediate: file.size("intermediate_size")?,
             activation: activation(file, "hidden_act")?,
             norm_epsilon: epsilon(file, "layer_norm_eps", 1e-12)?,
-            first_position: 0,
-            norm_order: NormOrder::After,
-            norm_kind: NormKind::Layer,
-            causal: false,
             rotary: Some(checked(file, hidden / heads, rotary)?),
+            ..Shape::bert(hidden, heads, file.size("intermediate_size")?)
         },
         layers: file.size("num_hidden_layers")?,
         words: file.size("vocab_size")?,
