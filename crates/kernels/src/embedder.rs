@@ -34,7 +34,7 @@ impl Embedder {
         Embedder {
             shape: network.shape.clone(),
             max_tokens: network.max_tokens(),
-            by_distance: network.relative_bias.is_some() || network.shape.rotary.is_some(),
+            by_distance: network.relative_bias.is_some() || network.embeddings.positions.is_none(),
             words: e.words.clone(),
             positions: e.positions.clone(),
             extra: [

@@ -107,7 +107,7 @@ impl CpuEngine {
             embedder: Embedder::new(network),
             stride: network.shape.hidden.next_multiple_of(GRAIN),
             norm: network.embeddings.norm.as_ref().map(|norm| padded_norm(norm, &network.shape)),
-            biases: network.relative_bias.as_ref().map(|bias| DistanceBias::new(bias, network.max_tokens())),
+            biases: DistanceBias::of(network),
             rotations: Rotations::new(network),
             layers: at_level!(level, pack::<_>(network, precision))?,
             final_norm: network.final_norm.as_ref().map(|norm| padded_norm(norm, &network.shape)),
@@ -219,8 +219,9 @@ fn check(network: &Network) -> Result<()> {
     fits &= network.relative_bias.as_ref().is_none_or(|bias| {
         bias.heads == shape.heads && bias.data.len() == RelativeBias::BUCKETS * bias.heads
     });
-    // A network has a table of positions or a rotary position embedding.
-    fits &= e.positions.is_some() != shape.rotary.is_some();
+    // A network has a table of positions, a rotary position embedding, or a linear bias.
+    let kinds = [e.positions.is_some(), shape.rotary.is_some(), shape.linear_bias.is_some()];
+    fits &= kinds.into_iter().filter(|has| *has).count() == 1;
     fits &= shape.rotary.is_none() || shape.head_size.is_multiple_of(2);
     let mut norms: Vec<(&Norm, usize)> =
         e.norm.iter().chain(&network.final_norm).map(|norm| (norm, h)).collect();

@@ -2,7 +2,10 @@
 
 use crate::{
     Sequence,
-    network::{Activation, Layer, Linear, Network, Norm, NormKind, NormOrder, RelativeBias, Rotary, Shape},
+    network::{
+        Activation, Layer, Linear, LinearBias, Network, Norm, NormKind, NormOrder, RelativeBias, Rotary,
+        Shape,
+    },
 };
 
 type Rows = Vec<Vec<f64>>;
@@ -105,7 +108,11 @@ fn attention(network: &Network, layer: &Layer, x: &Rows, positions: &[usize]) ->
                 let dot: f64 = part.clone().map(|c| query[first + c] * key[first_key + c]).sum();
                 let row = RelativeBias::bucket(j as isize - i as isize);
                 let bias = bias.map_or(0.0, |bias| f64::from(bias.data[row * heads + head]));
-                dot / (size as f64).sqrt() + bias
+                let linear = match shape.linear_bias {
+                    Some(_) => f64::from(LinearBias::slopes(heads)[head]) * i.abs_diff(j) as f64,
+                    None => 0.0,
+                };
+                dot / (size as f64).sqrt() + bias - linear
             };
             let scores: Vec<f64> = k.iter().enumerate().map(score).collect();
             let most = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);

@@ -131,6 +131,10 @@ impl CandleEngine {
             // The bias depends only on the distance, so every sequence uses the first rows and columns.
             scores = scores.broadcast_add(&bias.narrow(2, 0, length)?.narrow(3, 0, length)?)?;
         }
+        if let Some(slopes) = &self.slopes {
+            let distances = layout::distances(&scores)?.abs()?.to_dtype(self.dtype)?;
+            scores = scores.broadcast_sub(&distances.broadcast_mul(slopes)?)?;
+        }
         if let Some(mask) = layout.mask(self.dtype, sent)? {
             scores = scores.broadcast_add(&mask)?;
         }

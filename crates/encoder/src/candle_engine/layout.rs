@@ -85,14 +85,18 @@ impl Rows {
     }
 }
 
+/// Returns the distance of each key from each query in f32, with the shape (tokens, tokens). It is positive for keys after
+/// the query.
+pub(super) fn distances(scores: &Tensor) -> Result<Tensor> {
+    let positions = Tensor::arange(0f32, scores.dim(3)? as f32, scores.device())?;
+    positions.unsqueeze(0)?.broadcast_sub(&positions.unsqueeze(1)?)
+}
+
 /// Returns the mask that hides the keys outside the window of a query and, if `causal` is true, those after the query. The
 /// mask has the shape (tokens, tokens), and `scores` the shape (sequences, heads, tokens, tokens).
 pub(super) fn attention_mask(scores: &Tensor, window: Option<usize>, causal: bool) -> Result<Tensor> {
-    let (length, device) = (scores.dim(3)?, scores.device());
-    let positions = Tensor::arange(0f32, length as f32, device)?;
-    // Positive for keys after the query.
-    let distances = positions.unsqueeze(0)?.broadcast_sub(&positions.unsqueeze(1)?)?;
-    let window = window.unwrap_or(length) as f64;
+    let distances = distances(scores)?;
+    let window = window.unwrap_or(distances.dim(0)?) as f64;
     let after = distances.gt(if causal { 0.0 } else { window })?.to_dtype(DType::F32)?;
     let before = distances.lt(-window)?.to_dtype(DType::F32)?;
     let outside = (after + before)?;

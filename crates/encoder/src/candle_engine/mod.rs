@@ -45,6 +45,8 @@ pub struct CandleEngine {
     norm: Option<Norm>,
     /// Relative position bias with the shape (1, heads, maximum tokens, maximum tokens).
     relative_bias: Option<Tensor>,
+    /// Slopes of the linear bias, with the shape (1, heads, 1, 1).
+    slopes: Option<Tensor>,
     /// Rotary position embedding of the layers without and with a window.
     rotations: Option<[Rotation; 2]>,
     layers: Vec<Layer>,
@@ -136,6 +138,12 @@ impl CandleEngine {
         let relative_bias = relative_bias.map(|bias| factory.relative_bias(bias, max_tokens)).transpose()?;
         let layers =
             network.layers.iter().map(|l| factory.layer(l, &network.shape)).collect::<Result<Vec<_>>>()?;
+        let slopes = match shape.linear_bias {
+            Some(_) => {
+                Some(factory.tensor(&network::LinearBias::slopes(shape.heads), (1, shape.heads, 1, 1))?)
+            }
+            None => None,
+        };
         let rotations = match shape.rotary {
             Some(rotary) => {
                 Some([factory.rotation(&shape, rotary, false)?, factory.rotation(&shape, rotary, true)?])
@@ -155,6 +163,7 @@ impl CandleEngine {
             tables,
             norm,
             relative_bias,
+            slopes,
             rotations,
             layers,
             final_norm,
@@ -181,6 +190,7 @@ impl CandleEngine {
     fn layout(&self, batch: &Batch, tables: &mut Tables) -> Layout {
         #[cfg(feature = "flash-attn")]
         if self.relative_bias.is_none()
+            && self.slopes.is_none()
             && !self.shape.causal
             && self.shape.key_heads == self.shape.heads
             && self.layers.iter().all(|layer| layer.window.is_none())

@@ -1,6 +1,6 @@
 use candle_core::{Device as CandleDevice, IndexOp, Tensor};
-use candle_nn::VarBuilder;
-use candle_transformers::models::bert;
+use candle_nn::{Module, VarBuilder};
+use candle_transformers::models::{bert, jina_bert};
 
 use crate::{
     Part, Sequence,
@@ -111,6 +111,13 @@ fn rotary_positions_gates_windows_and_norms_before_sublayers_are_those_of_the_cp
 }
 
 #[test]
+fn a_linear_bias_is_that_of_the_cpu_engine() {
+    let linear_bias = Some(network::LinearBias { max_tokens: 40 });
+    let network = Network::random(network::Shape { linear_bias, ..small_shape() }, 2, 50, 40, 3);
+    input_vectors_are_those_of_the_cpu_engine(&network);
+}
+
+#[test]
 fn parts_of_decoders_are_those_of_the_cpu_engine() {
     let rotary = Rotary { max_tokens: 40, base: 10_000.0, window_base: 1000.0, divisor: 1.0 };
     for causal in [true, false] {
@@ -165,6 +172,69 @@ fn it_agrees_with_the_bert_of_candle_transformers() {
     for sequence in sequences() {
         let ids = Tensor::new(sequence.ids.as_slice(), &CandleDevice::Cpu).unwrap().unsqueeze(0).unwrap();
         let expected = model.forward(&ids, &ids.zeros_like().unwrap(), None).unwrap().i(0).unwrap();
+        let expected: Vec<f32> = expected.flatten_all().unwrap().to_vec1().unwrap();
+        assert_near(&all_states(&engine, &[&sequence], 3), &expected, 1e-5);
+    }
+}
+
+#[test]
+fn it_agrees_with_the_jina_bert_of_candle_transformers() {
+    let linear_bias = Some(network::LinearBias { max_tokens: 16 });
+    // The number of heads, 3, is not a power of two.
+    let mut network = Network::random(network::Shape { linear_bias, ..small_shape() }, 3, 50, 16, 1);
+    for layer in &mut network.layers {
+        layer.intermediate.bias.fill(0.0);
+        layer.gate.as_mut().unwrap().bias.fill(0.0);
+    }
+    let (s, e) = (&network.shape, &network.embeddings);
+    let mut tensors = std::collections::HashMap::new();
+    let mut put = |name: String, data: &[f32], shape: &[usize]| {
+        tensors.insert(name, Tensor::from_slice(data, shape, &CandleDevice::Cpu).unwrap());
+    };
+    let types = e.types.as_ref().unwrap();
+    for (name, table) in [("word", &e.words), ("token_type", types)] {
+        put(format!("embeddings.{name}_embeddings.weight"), &table.data, &[table.rows, s.hidden]);
+    }
+    let norm = |name: String, norm: &network::Norm, put: Put<'_>| {
+        put(format!("{name}.weight"), &norm.weight, &[s.hidden]);
+        put(format!("{name}.bias"), &norm.bias, &[s.hidden]);
+    };
+    norm("embeddings.LayerNorm".to_owned(), e.norm.as_ref().unwrap(), &mut put);
+    for (n, layer) in network.layers.iter().enumerate() {
+        let p = format!("encoder.layer.{n}");
+        let linears = [
+            ("attention.self.query", &layer.query),
+            ("attention.self.key", &layer.key),
+            ("attention.self.value", &layer.value),
+            ("attention.output.dense", &layer.attention_output),
+            ("mlp.wo", &layer.output),
+        ];
+        for (name, linear) in linears {
+            put(format!("{p}.{name}.weight"), &linear.weight, &[linear.outputs, linear.inputs]);
+            put(format!("{p}.{name}.bias"), &linear.bias, &[linear.outputs]);
+        }
+        let gated = [layer.intermediate.weight.as_slice(), &layer.gate.as_ref().unwrap().weight].concat();
+        put(format!("{p}.mlp.gated_layers.weight"), &gated, &[2 * s.intermediate, s.hidden]);
+        norm(format!("{p}.attention.output.LayerNorm"), layer.attention_norm.as_ref().unwrap(), &mut put);
+        norm(format!("{p}.mlp.layernorm"), &layer.output_norm, &mut put);
+    }
+    let config = jina_bert::Config {
+        vocab_size: e.words.rows,
+        hidden_size: s.hidden,
+        num_hidden_layers: network.layers.len(),
+        num_attention_heads: s.heads,
+        intermediate_size: s.intermediate,
+        max_position_embeddings: network.max_tokens(),
+        type_vocab_size: types.rows,
+        layer_norm_eps: f64::from(s.norm_epsilon),
+        ..jina_bert::Config::v2_base()
+    };
+    let vb = VarBuilder::from_tensors(tensors, jina_bert::DTYPE, &CandleDevice::Cpu);
+    let model = jina_bert::BertModel::new(vb, &config).unwrap();
+    let engine = CandleEngine::new(&network, Device::cpu(), Precision::F32).unwrap();
+    for sequence in sequences() {
+        let ids = Tensor::new(sequence.ids.as_slice(), &CandleDevice::Cpu).unwrap().unsqueeze(0).unwrap();
+        let expected = model.forward(&ids).unwrap().i(0).unwrap();
         let expected: Vec<f32> = expected.flatten_all().unwrap().to_vec1().unwrap();
         assert_near(&all_states(&engine, &[&sequence], 3), &expected, 1e-5);
     }

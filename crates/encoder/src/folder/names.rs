@@ -152,6 +152,17 @@ const GTE: Spelling = Spelling {
     others: &[],
 };
 
+const JINA_BERT: Spelling = Spelling {
+    layer: "encoder.layer",
+    in_layer: &[
+        (INTERMEDIATE, "mlp.gated_layers", (0, 2)),
+        (GATE, "mlp.gated_layers", (1, 2)),
+        (OUTPUT, "mlp.wo", WHOLE),
+        (OUTPUT_NORM, "mlp.layernorm", WHOLE),
+    ],
+    others: &[],
+};
+
 const QWEN3: Spelling = Spelling {
     layer: "layers",
     in_layer: &[
@@ -197,6 +208,7 @@ fn spelling(architecture: Architecture) -> &'static Spelling {
         Architecture::ModernBert => &MODERN_BERT,
         Architecture::NomicBert => &NOMIC_BERT,
         Architecture::Gte | Architecture::New => &GTE,
+        Architecture::JinaBert => &JINA_BERT,
         Architecture::Qwen3 => &QWEN3,
         Architecture::Gemma3 => &GEMMA3,
         Architecture::Bert | Architecture::Roberta | Architecture::XlmRoberta | Architecture::Camembert => {

@@ -51,7 +51,8 @@ impl Layout {
         };
         let counts = Counts {
             words: config.words,
-            positions: config.shape.rotary.is_none().then_some(config.positions),
+            positions: (config.shape.rotary.is_none() && config.shape.linear_bias.is_none())
+                .then_some(config.positions),
             types: (config.types > 0).then_some(config.types),
             turns: rows(TURNS),
             roles: rows(ROLES),

@@ -69,7 +69,13 @@ impl TokenizerFiles {
         let class = settings.text("tokenizer_class")?.map(|c| c.strip_suffix("Fast").unwrap_or(c));
         let family = match (class, architecture) {
             (Some("BertTokenizer" | "DistilBertTokenizer"), _)
-            | (None, Architecture::Bert | Architecture::DistilBert | Architecture::NomicBert) => Family::Bert,
+            | (
+                None,
+                Architecture::Bert
+                | Architecture::DistilBert
+                | Architecture::NomicBert
+                | Architecture::JinaBert,
+            ) => Family::Bert,
             (Some("MPNetTokenizer"), _) | (None, Architecture::MpNet) => Family::MpNet,
             (Some("RobertaTokenizer"), _) | (None, Architecture::Roberta) => Family::Roberta,
             (Some("XLMRobertaTokenizer" | "CamembertTokenizer"), _)

@@ -203,9 +203,11 @@ struct HeadNames {
 impl HeadNames {
     fn of(architecture: Architecture, prefix: &str) -> Self {
         let (hidden, score) = match architecture {
-            Architecture::Bert | Architecture::NomicBert | Architecture::Gte | Architecture::New => {
-                (format!("{prefix}pooler.dense"), "classifier")
-            }
+            Architecture::Bert
+            | Architecture::NomicBert
+            | Architecture::Gte
+            | Architecture::New
+            | Architecture::JinaBert => (format!("{prefix}pooler.dense"), "classifier"),
             Architecture::ModernBert => ("head.dense".to_owned(), "classifier"),
             Architecture::DistilBert => ("pre_classifier".to_owned(), "classifier"),
             _ => ("classifier.dense".to_owned(), "classifier.out_proj"),

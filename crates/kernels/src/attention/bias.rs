@@ -1,8 +1,8 @@
-//! Relative position bias, in the order in which attention reads it.
+//! Biases of attention scores by distance, in the order in which attention reads them.
 
-use crate::network::RelativeBias;
+use crate::network::{LinearBias, Network, RelativeBias};
 
-/// Relative position bias of all heads by the distance between key and query, for sequences up to a maximum length.
+/// Biases of the attention scores of all heads by the distance between key and query, for sequences up to a maximum length.
 #[derive(Debug, Clone)]
 pub struct DistanceBias {
     /// Maximum number of tokens of a sequence.
@@ -19,10 +19,30 @@ const SPARE: usize = 64;
 impl DistanceBias {
     /// Computes the biases for sequences of at most `tokens` tokens.
     pub fn new(bias: &RelativeBias, tokens: usize) -> Self {
+        DistanceBias::by_head(bias.heads, tokens, |head| bias.by_distance(head, tokens))
+    }
+
+    /// Computes the biases of a network; `None` if it has none.
+    pub(crate) fn of(network: &Network) -> Option<Self> {
+        let (tokens, heads) = (network.max_tokens(), network.shape.heads);
+        match (&network.relative_bias, network.shape.linear_bias) {
+            (Some(bias), _) => Some(DistanceBias::new(bias, tokens)),
+            (None, Some(_)) => {
+                let slopes = LinearBias::slopes(heads);
+                Some(DistanceBias::by_head(heads, tokens, |head| {
+                    LinearBias::by_distance(slopes[head], tokens)
+                }))
+            }
+            (None, None) => None,
+        }
+    }
+
+    /// Collects the biases of each head, in the order of their distances.
+    fn by_head<I: Iterator<Item = f32>>(heads: usize, tokens: usize, biases: impl Fn(usize) -> I) -> Self {
         let stride = 2 * tokens + SPARE;
-        let mut data = vec![0.0; bias.heads * stride];
+        let mut data = vec![0.0; heads * stride];
         for (head, elements) in data.chunks_exact_mut(stride).enumerate() {
-            elements.iter_mut().zip(bias.by_distance(head, tokens)).for_each(|(to, from)| *to = from);
+            elements.iter_mut().zip(biases(head)).for_each(|(to, from)| *to = from);
         }
         DistanceBias { tokens, stride, data }
     }

@@ -5,7 +5,7 @@ mod batch;
 mod positions;
 
 pub use batch::{Batch, InputVectors, Sequence};
-pub use positions::{RelativeBias, Rotary};
+pub use positions::{LinearBias, RelativeBias, Rotary};
 
 /// Sizes of a network, and the settings in which encoders differ.
 #[derive(Debug, Clone, PartialEq)]
@@ -34,8 +34,10 @@ pub struct Shape {
     pub norm_kind: NormKind,
     /// True if a token attends only to itself and to the tokens before it.
     pub causal: bool,
-    /// Rotary position embedding; `None` for networks with a table of positions.
+    /// Rotary position embedding; `None` for networks that have none.
     pub rotary: Option<Rotary>,
+    /// Linear bias of the attention scores; `None` for networks that have none.
+    pub linear_bias: Option<LinearBias>,
 }
 
 /// Kind of the norms of a network.
@@ -73,6 +75,7 @@ impl Shape {
             norm_kind: NormKind::Layer,
             causal: false,
             rotary: None,
+            linear_bias: None,
         }
     }
 
@@ -149,7 +152,7 @@ pub struct Embeddings {
     /// Word embeddings, by token id.
     pub words: Table,
     /// Position embeddings. The first token of a sequence uses row [`Shape::first_position`]. `None` for networks with a
-    /// rotary position embedding.
+    /// rotary position embedding or a linear bias.
     pub positions: Option<Table>,
     /// Segment embeddings; `None` for DistilBERT, which has no segment embeddings.
     pub types: Option<Table>,
@@ -239,9 +242,10 @@ impl Network {
     /// Returns the maximum number of tokens in a sequence.
     pub fn max_tokens(&self) -> usize {
         let of_table = || self.embeddings.positions.as_ref().map_or(0, |table| table.rows);
-        match self.shape.rotary {
-            Some(rotary) => rotary.max_tokens,
-            None => of_table().saturating_sub(self.shape.first_position),
+        match (self.shape.rotary, self.shape.linear_bias) {
+            (Some(rotary), _) => rotary.max_tokens,
+            (None, Some(bias)) => bias.max_tokens,
+            (None, None) => of_table().saturating_sub(self.shape.first_position),
         }
     }
 
@@ -262,7 +266,7 @@ impl Network {
     }
 
     /// Creates a network with pseudo-random weights from a seed, for tests, benchmarks and examples. A network with a
-    /// rotary position embedding gets gates. A network whose norms are before the sublayers gets a final norm, but no
+    /// rotary position embedding or a linear bias gets gates. A network whose norms are before the sublayers gets a final norm, but no
     /// norm of attention in the first layer, as ModernBERT.
     pub fn random(shape: Shape, layers: usize, vocabulary: usize, positions: usize, seed: u64) -> Self {
         // SplitMix64 needs little code, and it generates the same numbers on every platform.
@@ -284,12 +288,13 @@ impl Network {
             bias: draw(outputs, 0.2),
         };
         let before = shape.norm_order == NormOrder::Before;
+        let has_table = shape.rotary.is_none() && shape.linear_bias.is_none();
         let mut parts = Vec::with_capacity(layers);
         for _ in 0..layers {
             parts.push((
                 [linear(h, queries), linear(h, keys), linear(h, keys), linear(queries, h)],
                 [linear(h, shape.intermediate), linear(shape.intermediate, h)],
-                shape.rotary.is_some().then(|| linear(h, shape.intermediate)),
+                (!has_table).then(|| linear(h, shape.intermediate)),
             ));
         }
         let mut norm =
@@ -317,7 +322,7 @@ impl Network {
         let mut table = |rows: usize| Table { rows, data: draw(rows * h, 1.0) };
         let embeddings = Embeddings {
             words: table(vocabulary),
-            positions: shape.rotary.is_none().then(|| table(positions + shape.first_position)),
+            positions: has_table.then(|| table(positions + shape.first_position)),
             types: Some(table(2)),
             turns: None,
             roles: None,

@@ -25,6 +25,31 @@ impl Rotary {
     }
 }
 
+/// Linear bias (ALiBi): attention scores fall linearly with the distance between the query and the key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LinearBias {
+    /// Maximum number of tokens in a sequence.
+    pub max_tokens: usize,
+}
+
+impl LinearBias {
+    /// Returns the slope of each head: the number that is subtracted from the score for each token of distance.
+    ///
+    /// For `n` heads, a power of two, the slopes are `2^(-8k/n)` for `k` from 1 to `n`. For another number of heads, they
+    /// are those of the next smaller power of two, followed by every second slope of the next larger one.
+    pub fn slopes(heads: usize) -> Vec<f32> {
+        let of_power = |n: usize| (1..=n).map(move |k| 2f64.powf(-8.0 * k as f64 / n as f64) as f32);
+        let smaller = 1 << heads.max(1).ilog2();
+        of_power(smaller).chain(of_power(2 * smaller).step_by(2)).take(heads).collect()
+    }
+
+    /// Returns the bias of a head with this slope at every distance, from `-(tokens - 1)` to `tokens - 1`.
+    pub fn by_distance(slope: f32, tokens: usize) -> impl Iterator<Item = f32> {
+        let most = tokens as isize - 1;
+        (-most..=most).map(move |distance| -slope * distance.unsigned_abs() as f32)
+    }
+}
+
 /// Relative position bias of MPNet: numbers that are added to the attention scores of every layer, by head and by the
 /// distance between the query and the key.
 #[derive(Debug, Clone, PartialEq)]
@@ -74,6 +99,16 @@ impl RelativeBias {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn slopes_of_linear_biases() {
+        assert_eq!(LinearBias::slopes(8), [1, 2, 3, 4, 5, 6, 7, 8].map(|k| 0.5f32.powi(k)));
+        let twelve = LinearBias::slopes(12);
+        assert_eq!(twelve[..8], LinearBias::slopes(8));
+        let more = [0.5, 1.5, 2.5, 3.5].map(|k: f32| 2f32.powf(-k));
+        assert!(twelve[8..].iter().zip(more).all(|(a, b)| (a - b).abs() < 1e-7), "{twelve:?}");
+        assert_eq!(LinearBias::by_distance(0.5, 3).collect::<Vec<_>>(), [-1.0, -0.5, 0.0, -0.5, -1.0]);
+    }
 
     #[test]
     fn distances_are_grouped_as_by_mpnet() {

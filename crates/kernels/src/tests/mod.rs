@@ -6,7 +6,7 @@ use turnwise_core::{Error, vectors::cosine};
 
 use crate::{
     Batch, CpuEngine, InputVectors, Network, Precision, Sequence, SimdChoice, SimdLevel,
-    network::{Activation, Norm, NormKind, NormOrder, RelativeBias, Rotary, Shape, Table},
+    network::{Activation, LinearBias, Norm, NormKind, NormOrder, RelativeBias, Rotary, Shape, Table},
     reference,
 };
 
@@ -223,6 +223,22 @@ fn decoder(hidden: usize, key_heads: usize, head_size: usize, causal: bool) -> N
     }
     network.layers[1].window = (key_heads < 6).then_some(7);
     network
+}
+
+#[test]
+fn a_linear_bias_is_added_to_the_scores() {
+    for (shape, layers) in
+        [(shape(24, 3, 50, Activation::Gelu), 3), (shape(128, 4, 130, Activation::Gelu), 1)]
+    {
+        let shape = Shape { linear_bias: Some(LinearBias { max_tokens: 210 }), ..shape };
+        let network = Network::random(shape, layers, 60, 210, 5);
+        assert!(network.embeddings.positions.is_none());
+        let sequences = [1, 2, 3, 17, 40, 64, 65, 210, 1].map(|n| sequence(n, 60));
+        for level in SimdLevel::here() {
+            let worst = distance(&network, &engine(&network, Precision::F32, level), &sequences);
+            assert!(worst < 1e-5, "{level}: {worst}");
+        }
+    }
 }
 
 #[test]

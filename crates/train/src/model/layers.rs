@@ -125,6 +125,7 @@ pub(super) fn check(network: &Network) -> Result<()> {
     };
     let shape = &network.shape;
     let fits = shape.rotary.is_none()
+        && shape.linear_bias.is_none()
         && !shape.causal
         && shape.key_heads == shape.heads
         && shape.heads * shape.head_size == shape.hidden

@@ -24,6 +24,9 @@ pub enum Architecture {
     Gte,
     /// GTE, by its name in models with their own code, such as `Alibaba-NLP/gte-base-en-v1.5`.
     New,
+    /// JinaBERT, such as jina-embeddings-v2: a BERT with a linear bias (ALiBi) and gated feed-forward blocks. Its
+    /// `model_type` is that of BERT.
+    JinaBert,
     /// Qwen3, a decoder: Qwen3-Embedding.
     Qwen3,
     /// Gemma 3, a decoder: EmbeddingGemma, in which tokens also attend to the tokens after them.
@@ -32,7 +35,7 @@ pub enum Architecture {
 
 impl Architecture {
     /// All supported architectures.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 13] = [
         Self::Bert,
         Self::Roberta,
         Self::XlmRoberta,
@@ -43,11 +46,12 @@ impl Architecture {
         Self::NomicBert,
         Self::Gte,
         Self::New,
+        Self::JinaBert,
         Self::Qwen3,
         Self::Gemma3,
     ];
 
-    /// Returns the value of `model_type` in `config.json`.
+    /// Returns the name: the value of `model_type` in `config.json`, except for JinaBERT.
     pub const fn name(self) -> &'static str {
         match self {
             Architecture::Bert => "bert",
@@ -60,6 +64,7 @@ impl Architecture {
             Architecture::NomicBert => "nomic_bert",
             Architecture::Gte => "gte",
             Architecture::New => "new",
+            Architecture::JinaBert => "jina_bert",
             Architecture::Qwen3 => "qwen3",
             Architecture::Gemma3 => "gemma3_text",
         }
@@ -78,6 +83,7 @@ impl Architecture {
             Architecture::NomicBert => "NomicBertModel",
             Architecture::Gte => "GteModel",
             Architecture::New => "NewModel",
+            Architecture::JinaBert => "JinaBertModel",
             Architecture::Qwen3 => "Qwen3Model",
             Architecture::Gemma3 => "Gemma3TextModel",
         }
@@ -86,7 +92,7 @@ impl Architecture {
     /// Returns the prefix that the names of the network's tensors have in a model with a task head.
     pub const fn prefix(self) -> &'static str {
         match self {
-            Architecture::Bert => "bert.",
+            Architecture::Bert | Architecture::JinaBert => "bert.",
             Architecture::DistilBert => "distilbert.",
             Architecture::MpNet => "mpnet.",
             Architecture::ModernBert | Architecture::Qwen3 | Architecture::Gemma3 => "model.",
@@ -130,6 +136,7 @@ impl Architecture {
                 | Architecture::NomicBert
                 | Architecture::Gte
                 | Architecture::New
+                | Architecture::JinaBert
         )
     }
 

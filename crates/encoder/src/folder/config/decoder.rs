@@ -104,6 +104,7 @@ fn decoder(
             norm_kind: NormKind::Rms,
             causal: false,
             rotary: Some(checked(file, head_size, rotary)?),
+            linear_bias: None,
         },
         layers: file.size("num_hidden_layers")?,
         words: file.size("vocab_size")?,

@@ -4,6 +4,7 @@
 
 mod architecture;
 mod decoder;
+mod jina;
 mod object;
 mod rotary;
 mod sentence;
@@ -84,6 +85,7 @@ impl Config {
         let architecture = architecture(file)?;
         let positions = match architecture {
             Architecture::Gte | Architecture::New => "rope",
+            Architecture::JinaBert => "alibi",
             _ => "absolute",
         };
         refuse_variants(file, positions)?;
@@ -91,6 +93,7 @@ impl Config {
             Architecture::ModernBert => return rotary::modern_bert(file),
             Architecture::NomicBert => return rotary::nomic_bert(file),
             Architecture::Gte | Architecture::New => return rotary::gte(file, architecture),
+            Architecture::JinaBert => return jina::jina_bert(file),
             Architecture::Qwen3 => return decoder::qwen3(file),
             Architecture::Gemma3 => return decoder::gemma3(file),
             _ => refuse_code(file)?,
@@ -181,6 +184,9 @@ fn architecture(file: &Object) -> Result<Architecture> {
     let unknown =
         |name: &str| file.wrong(format!("the architecture `{name}` is not supported")).with_hint(&supported);
     if let Some(name) = file.text("model_type")? {
+        if name == Architecture::Bert.name() && file.text("position_embedding_type")? == Some("alibi") {
+            return Ok(Architecture::JinaBert);
+        }
         let known = Architecture::ALL.into_iter().find(|a| a.name() == name);
         return known.ok_or_else(|| unknown(name));
     }

@@ -165,6 +165,32 @@ fn gte() {
 }
 
 #[test]
+fn jina_bert() {
+    let mut builder = Builder::jina_bert();
+    let folder = builder.open().unwrap();
+    assert_eq!(folder.config().architecture, Architecture::JinaBert);
+    let network = folder.network().unwrap();
+    check_norm(network.embeddings.norm.as_ref().unwrap(), "embeddings.LayerNorm");
+    assert!(network.embeddings.positions.is_none());
+    for (n, layer) in network.layers.iter().enumerate() {
+        let prefix = format!("encoder.layer.{n}");
+        check_norm(layer.attention_norm.as_ref().unwrap(), &format!("{prefix}.attention.output.LayerNorm"));
+        check_norm(&layer.output_norm, &format!("{prefix}.mlp.layernorm"));
+        let parts = [
+            ("attention.self.query", WHOLE, true),
+            ("attention.self.key", WHOLE, true),
+            ("attention.self.value", WHOLE, true),
+            ("attention.output.dense", WHOLE, true),
+            ("mlp.gated_layers", (0, 2), false),
+            ("mlp.gated_layers", (1, 2), false),
+            ("mlp.wo", WHOLE, true),
+        ];
+        check_parts(layer, &prefix, parts);
+    }
+    assert_eq!((network.max_tokens(), network.shape.linear_bias.unwrap().max_tokens), (32, 32));
+}
+
+#[test]
 fn decoders() {
     for (gemma, prefix) in [(false, ""), (false, "model."), (true, "")] {
         let mut builder = Builder::decoder(gemma);

@@ -194,6 +194,34 @@ impl Builder {
         builder
     }
 
+    pub fn jina_bert() -> Self {
+        let config = json!({
+            "model_type": "bert", "architectures": ["JinaBertForMaskedLM"], "hidden_size": HIDDEN,
+            "auto_map": { "AutoModel": "jinaai/jina-bert-implementation--modeling_bert.JinaBertModel" },
+            "num_hidden_layers": LAYERS, "num_attention_heads": 2, "intermediate_size": INTERMEDIATE,
+            "hidden_act": "gelu", "feed_forward_type": "geglu", "position_embedding_type": "alibi",
+            "layer_norm_eps": 1e-12, "max_position_embeddings": 32, "type_vocab_size": 2, "vocab_size": WORDS,
+            "pad_token_id": 0,
+        });
+        let mut builder = Builder::empty(config);
+        builder.tensor("embeddings.word_embeddings.weight", &[WORDS, HIDDEN]);
+        builder.tensor("embeddings.token_type_embeddings.weight", &[2, HIDDEN]);
+        builder.norm("embeddings.LayerNorm");
+        for n in 0..LAYERS {
+            let name = |part: &str| format!("encoder.layer.{n}.{part}");
+            for (part, dims) in &BERT_LAYER[..5] {
+                builder.tensor(&name(&format!("{part}.weight")), dims);
+                builder.tensor(&name(&format!("{part}.bias")), &dims[..1]);
+            }
+            builder.tensor(&name("mlp.gated_layers.weight"), &[2 * INTERMEDIATE, HIDDEN]);
+            builder.tensor(&name("mlp.wo.weight"), &[HIDDEN, INTERMEDIATE]);
+            builder.tensor(&name("mlp.wo.bias"), &[HIDDEN]);
+            builder.norm(&name("mlp.layernorm"));
+        }
+        builder.word_pieces();
+        builder
+    }
+
     /// Builds a Gemma 3 for embeddings, or a Qwen3.
     pub fn decoder(gemma: bool) -> Self {
         const HEAD: usize = 6;

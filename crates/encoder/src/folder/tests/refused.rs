@@ -41,7 +41,7 @@ fn other_architectures() {
             refuses("model_type", json!(name), &[&format!("the architecture `{name}` is not supported")]);
         assert!(
             hint.contains(
-                "bert, roberta, xlm-roberta, camembert, distilbert, mpnet, modernbert, nomic_bert, gte, new, qwen3, gemma3_text"
+                "bert, roberta, xlm-roberta, camembert, distilbert, mpnet, modernbert, nomic_bert, gte, new, jina_bert, qwen3, gemma3_text"
             ),
             "{hint}"
         );
@@ -147,6 +147,12 @@ fn unsupported_rotary_positions() {
         "attn_logit_softcapping",
         json!(50.0),
         &["`attn_logit_softcapping` is 50"],
+    );
+    refuses(
+        Builder::jina_bert(),
+        "feed_forward_type",
+        json!("original"),
+        &["`feed_forward_type`", "original"],
     );
     let mut builder = Builder::modern_bert();
     builder.tensor("layers.1.attn.extra.weight", &[HIDDEN]);
