@@ -149,7 +149,7 @@ pub fn list(shape: &Shape, counts: &Counts, variant: &Variant) -> Vec<Parameter>
         norm(FINAL_NORM.to_owned(), h);
     }
     for layer in 0..counts.layers {
-        for linear in linears(shape, variant) {
+        for linear in linears(shape, variant).into_iter().chain(gate(shape, variant)) {
             let name = part(layer, linear.name);
             list(format!("{name}.weight"), vec![linear.outputs, linear.inputs]);
             if linear.has_bias {
@@ -168,11 +168,10 @@ struct LinearLayer {
     has_bias: bool,
 }
 
-/// Returns the linear layers of a transformer layer. The gate, if there is one, is the last.
-fn linears(shape: &Shape, variant: &Variant) -> Vec<LinearLayer> {
+/// Returns the linear layers of a transformer layer, without the gate.
+fn linears(shape: &Shape, variant: &Variant) -> [LinearLayer; 6] {
     let (h, i, without) = (shape.hidden, shape.intermediate, variant.without_bias);
     let (queries, keys) = (shape.heads * shape.head_size, shape.key_heads * shape.head_size);
-    let gate = variant.gated.then_some((GATE, h, i, !without.intermediate));
     let all = [
         (QUERY, h, queries, !without.projections),
         (KEY, h, keys, !without.projections),
@@ -181,8 +180,17 @@ fn linears(shape: &Shape, variant: &Variant) -> Vec<LinearLayer> {
         (INTERMEDIATE, h, i, !without.intermediate),
         (OUTPUT, i, h, !without.output),
     ];
-    let all = all.into_iter().chain(gate);
-    all.map(|(name, inputs, outputs, has_bias)| LinearLayer { name, inputs, outputs, has_bias }).collect()
+    all.map(|(name, inputs, outputs, has_bias)| LinearLayer { name, inputs, outputs, has_bias })
+}
+
+/// Returns the gate of a feed-forward block; `None` if the variant has none.
+fn gate(shape: &Shape, variant: &Variant) -> Option<LinearLayer> {
+    variant.gated.then_some(LinearLayer {
+        name: GATE,
+        inputs: shape.hidden,
+        outputs: shape.intermediate,
+        has_bias: !variant.without_bias.intermediate,
+    })
 }
 
 fn has_attention_norm(variant: &Variant, layer: usize) -> bool {
@@ -232,12 +240,10 @@ fn assemble(shape: &Shape, counts: &Counts, variant: &Variant, values: Vec<Vec<f
     };
     let layers = norms.into_iter().enumerate().map(|(number, norms)| {
         let (attention_norm, output_norm, head_norms, result_norms) = norms;
-        let mut linears = linears(shape, variant).into_iter();
-        let mut next = || linears.next().map(&mut linear);
         let [query, key, value, attention_output, intermediate, output] =
-            std::array::from_fn(|_| next().unwrap_or_else(|| unreachable!("there are six linear layers")));
+            linears(shape, variant).map(&mut linear);
+        let gate = gate(shape, variant).map(&mut linear);
         let window = variant.windows.get(number).copied().flatten();
-        let gate = next();
         Layer {
             query,
             key,

@@ -2,7 +2,7 @@
 
 use turnwise_core::error::Result;
 
-use super::{Architecture, Config, Object, Variant, WithoutBias, check_heads, epsilon};
+use super::{Architecture, Config, Object, Variant, WithoutBias, check_heads, check_max_tokens, epsilon};
 use crate::network::{Activation, LinearBias, Shape};
 
 /// Reads the configuration of a JinaBERT.
@@ -19,6 +19,7 @@ pub(super) fn jina_bert(file: &Object) -> Result<Config> {
         }
     };
     let max_tokens = file.positive("max_position_embeddings")?.unwrap_or(8192);
+    check_max_tokens(file, max_tokens)?;
     Ok(Config {
         architecture: Architecture::JinaBert,
         shape: Shape {

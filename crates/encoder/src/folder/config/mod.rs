@@ -170,6 +170,18 @@ fn check_heads(file: &Object, hidden: usize, heads: usize) -> Result<()> {
     Ok(())
 }
 
+/// Largest supported maximum number of tokens. Tables of positions are computed for all of them.
+const MOST_TOKENS: usize = 1 << 20;
+
+/// Returns an error if the maximum number of tokens of a network without position embeddings is too large. No tensor limits
+/// it.
+fn check_max_tokens(file: &Object, tokens: usize) -> Result<()> {
+    if tokens <= MOST_TOKENS {
+        return Ok(());
+    }
+    Err(file.wrong(format!("the maximum number of tokens is {tokens}; at most {MOST_TOKENS} are supported")))
+}
+
 /// Returns the epsilon of the layer norms.
 fn epsilon(file: &Object, key: &str, default: f64) -> Result<f32> {
     let epsilon = file.number(key)?.unwrap_or(default) as f32;

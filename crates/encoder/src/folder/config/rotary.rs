@@ -4,7 +4,8 @@ use serde_json::Value;
 use turnwise_core::error::Result;
 
 use super::{
-    Architecture, Config, Object, Variant, WithoutBias, activation, check_heads, epsilon, refuse_code,
+    Architecture, Config, Object, Variant, WithoutBias, activation, check_heads, check_max_tokens, epsilon,
+    refuse_code,
 };
 use crate::network::{Activation, NormOrder, Rotary, Shape};
 
@@ -262,8 +263,10 @@ pub(super) fn refuse_scaling(file: &Object, parameters: &Value) -> Result<()> {
     }
 }
 
-/// Returns the rotary position embedding. Fails if the size of a head is odd or a base is not valid.
+/// Returns the rotary position embedding. Fails if the size of a head is odd, or a base or the maximum number of tokens is
+/// not valid.
 pub(super) fn checked(file: &Object, head_size: usize, rotary: Rotary) -> Result<Rotary> {
+    check_max_tokens(file, rotary.max_tokens)?;
     let valid = |base: f64| base.is_finite() && base >= 1.0;
     if !head_size.is_multiple_of(2) {
         return Err(file.wrong(format!("the size of a head is {head_size}, but must be even")));

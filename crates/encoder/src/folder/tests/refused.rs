@@ -131,6 +131,9 @@ fn unsupported_rotary_positions() {
     refuses(Builder::gte(), "pack_qkv", json!(false), &["`pack_qkv` is false"]);
     refuses(Builder::gte(), "layer_norm_type", json!("rms_norm"), &["`rms_norm`"]);
     refuses(Builder::gte(), "position_embedding_type", json!("absolute"), &["`absolute`", "use `rope`"]);
+    for builder in [Builder::modern_bert(), Builder::gte(), Builder::jina_bert(), Builder::decoder(true)] {
+        refuses(builder, "max_position_embeddings", json!(1u64 << 40), &["at most 1048576 are supported"]);
+    }
     let yarn = json!({ "rope_type": "yarn", "factor": 4.0 });
     refuses(Builder::decoder(false), "rope_scaling", yarn, &["`yarn`"]);
     refuses(Builder::decoder(false), "use_sliding_window", json!(true), &["`use_sliding_window`"]);
