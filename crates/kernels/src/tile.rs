@@ -12,6 +12,10 @@ use crate::{
 
 /// Epilogue of a product: converts a complete sum to the output value.
 pub(super) trait Epilogue<S: Simd>: Copy {
+    /// True if the loop over the sums of a tile is also unrolled if it applies the epilogue. If it were not, the compiler
+    /// would write all sums to memory in each step of a large tile.
+    const IS_SHORT: bool = true;
+
     /// Converts one vector of sums. `row` and `column` are relative to the row and column for which the epilogue was
     /// created.
     unsafe fn apply(self, sum: S::F32, row: usize, column: usize) -> S::F32;
@@ -65,6 +69,8 @@ pub(super) struct Dequantize {
 }
 
 impl<S: Simd> Epilogue<S> for Dequantize {
+    const IS_SHORT: bool = false;
+
     #[inline(always)]
     unsafe fn apply(self, sum: S::F32, row: usize, column: usize) -> S::F32 {
         // SAFETY: the code that creates the epilogue guarantees numbers for all rows and columns.
@@ -113,6 +119,9 @@ impl<S: Simd, F: Format<S>, E: Epilogue<S>, const M: usize, const V: usize> Kern
                     S::fetch(self.next.0.wrapping_add(tile * self.next.1 + unit));
                 }
                 self.tile::<S>(tile * M);
+                if self.last && !E::IS_SHORT {
+                    self.finish::<S>(tile * M);
+                }
             }
         }
         if let (Some(activation), true) = (self.activation, self.last) {
@@ -167,11 +176,30 @@ impl<F, E, const M: usize, const V: usize> Tiles<F, E, M, V> {
             for m in 0..M {
                 for v in 0..V {
                     let to = out.add(m * self.out.1 + v * S::LANES);
-                    if self.last {
+                    if self.last && E::IS_SHORT {
                         S::store(to, self.epilogue.apply(F::value(sums[m][v]), row + m, v * S::LANES));
+                    } else if self.last {
+                        S::store(to, F::value(sums[m][v]));
                     } else {
                         F::store(to, sums[m][v]);
                     }
+                }
+            }
+        }
+    }
+
+    /// Applies a long epilogue to the sums of the tile that starts at row `row`. The sums are read from memory again.
+    #[inline(always)]
+    unsafe fn finish<S: Simd>(&self, row: usize)
+    where
+        E: Epilogue<S>,
+    {
+        for m in 0..M {
+            for v in 0..V {
+                // SAFETY: the code that creates the kernel guarantees the rows and columns.
+                unsafe {
+                    let to = self.out.0.add((row + m) * self.out.1 + v * S::LANES);
+                    S::store(to, self.epilogue.apply(S::load(to), row + m, v * S::LANES));
                 }
             }
         }
