@@ -137,7 +137,7 @@ impl Command {
         use Command::*;
         match self {
             Demo | Analyze(_) | Embed(_) | Train(_) | Eval(_) | Model(_) => false,
-            Doctor | Completions { .. } | Reference { .. } | Man => false,
+            Doctor { .. } | Completions { .. } | Reference { .. } | Man => false,
             Corpus(command) => command.handles_engine(),
             _ => true,
         }
@@ -300,7 +300,13 @@ pub(crate) enum Command {
     #[command(subcommand)]
     Model(ModelCommand),
     /// Check this machine and the current folder: processor, device, model, settings, indexes
-    Doctor,
+    Doctor {
+        /// Also run a small network on the GPU, and compare its results and its speed with those of the CPU
+        ///
+        /// Fails if there is no GPU that this build of turnwise can use, or if its results are wrong.
+        #[arg(long)]
+        gpu: bool,
+    },
     /// Show the settings, or create a settings file
     #[command(subcommand)]
     Config(ConfigCommand),

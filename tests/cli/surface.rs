@@ -202,3 +202,13 @@ fn the_doctor_finds_nothing_wrong_in_a_fresh_folder() {
     let outcome = t.run("doctor");
     assert_eq!(outcome.code, 0, "{outcome:?}");
 }
+
+#[cfg(not(any(feature = "cuda", feature = "metal")))]
+#[test]
+fn the_doctor_says_how_to_build_for_a_gpu() {
+    let t = Turnwise::new();
+    let outcome = t.run("doctor --gpu");
+    assert_eq!(outcome.code, 1, "{outcome:?}");
+    assert!(outcome.out.contains("this turnwise was built without cuda support"), "{outcome:?}");
+    assert!(outcome.out.contains("cargo build --release --features cuda"), "{outcome:?}");
+}

@@ -1,6 +1,6 @@
 //! Opens the encoder in a folder.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use turnwise_core::error::{Error, Result};
 
@@ -41,7 +41,7 @@ pub fn open(name: &str, folder: &Path, settings: &Settings) -> Result<Box<dyn En
 /// Opens the model in a folder, but uses the weights of `network` instead of the weights in the folder. Training
 /// evaluates checkpoints this way.
 ///
-/// Computes in 16 bits and ignores `settings.precision`. int8 is not used, because its quality was measured only for
+/// Ignores `settings.precision`: computes in the fastest precision, but not in int8. int8 is not used, because its quality was measured only for
 /// published weights.
 pub fn open_with(
     name: &str,
@@ -50,7 +50,7 @@ pub fn open_with(
     settings: &Settings,
 ) -> Result<Transformer> {
     let device = Device::open(settings.device)?;
-    let precision = best_of_16_bits(&device)?;
+    let precision = fastest(&device, &ACCURATE)?;
     Transformer::with(name, folder, network, settings, &|network, model| {
         engine(network, &device, Some(precision), model)
     })
@@ -64,29 +64,40 @@ pub fn precisions(device: DeviceChoice) -> Result<&'static [Precision]> {
     })
 }
 
-/// Fingerprints of the models that run in int8 by default on the CPU. int8 reduces their MAP by less than 0.1
+/// Fingerprints of the models that can run in int8 by default on the CPU. int8 reduces their MAP by less than 0.1
 /// percentage points; see "Precision and search quality" in `benchmarks/README.md`.
 const MEASURED_IN_INT8: [&str; 1] = [
     // all-MiniLM-L6-v2
     "715a30c8c97665b41d86323595c1f0ed",
 ];
 
-/// Creates the backend for a selector. By default, it computes in 16 bits: the precision int8 was measured only for
-/// encoders.
+/// Precisions of the CPU that lose almost no quality with any model.
+pub const ACCURATE: [Precision; 3] = [Precision::F32, Precision::Int16, Precision::Bf16];
+
+/// Returns the fastest of the precisions in `among` on the CPU. The speed is measured once and kept in the user's cache
+/// folder.
+pub fn fastest_on_cpu(among: &[Precision]) -> Result<Precision> {
+    let folder = |name: &str| std::env::var_os(name).filter(|path| !path.is_empty()).map(PathBuf::from);
+    let caches = folder("XDG_CACHE_HOME").or_else(|| Some(folder("HOME")?.join(".cache")));
+    let file = caches.map(|caches| caches.join("turnwise").join("speed.tsv"));
+    CpuEngine::fastest(among, SimdChoice::Auto, file.as_deref())
+}
+
+/// Creates the backend for a selector. By default, it does not compute in int8, which was measured only for encoders.
 pub(crate) fn selector_engine(
     network: &Network,
     device: DeviceChoice,
     precision: Option<Precision>,
 ) -> Result<Box<dyn Backend>> {
     let device = Device::open(device)?;
-    let precision = precision.map_or_else(|| best_of_16_bits(&device), Ok)?;
+    let precision = precision.map_or_else(|| fastest(&device, &ACCURATE), Ok)?;
     backend(network, &device, precision)
 }
 
-/// Returns the fastest 16-bit precision of a device.
-fn best_of_16_bits(device: &Device) -> Result<Precision> {
+/// Returns the fastest precision of a device. On the CPU, it is one of those in `among`.
+fn fastest(device: &Device, among: &[Precision]) -> Result<Precision> {
     match device.is_cpu() {
-        true => CpuEngine::best_of_16_bits(SimdChoice::Auto),
+        true => fastest_on_cpu(among),
         false => Ok(Precision::Bf16),
     }
 }
@@ -108,8 +119,10 @@ fn engine(
     let is_measured = || MEASURED_IN_INT8.contains(&model.to_string().as_str());
     let precision = match precision {
         Some(precision) => precision,
-        None if device.is_cpu() && is_measured() => Precision::Int8,
-        None => best_of_16_bits(device)?,
+        // Precisions other than f32 only speed up layers.
+        None if network.layers.is_empty() => Precision::F32,
+        None if is_measured() => fastest(device, &[&ACCURATE[..], &[Precision::Int8]].concat())?,
+        None => fastest(device, &ACCURATE)?,
     };
     backend(network, device, precision)
 }

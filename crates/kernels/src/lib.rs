@@ -44,6 +44,7 @@ mod product;
 mod reference;
 mod rotary;
 mod simd;
+mod speed;
 mod spread;
 mod squares;
 #[cfg(test)]

@@ -147,18 +147,6 @@ impl SimdLevel {
         }
     }
 
-    /// Returns true if products in bf16 are faster than in f32. On AMD processors, bf16 takes half as long as f32. On
-    /// Intel processors without AMX, bf16 takes 1.5 times as long as f32: they do not multiply more elements per cycle
-    /// in bf16 than in f32.
-    pub(crate) fn bf16_is_fast(self) -> bool {
-        match self {
-            #[cfg(target_arch = "x86_64")]
-            SimdLevel::Avx512Bf16 => crate::simd::avx512::is_amd(),
-            SimdLevel::Amx => true,
-            _ => false,
-        }
-    }
-
     /// Returns the fastest level of this processor.
     pub fn best() -> SimdLevel {
         SimdLevel::here().next().unwrap_or(SimdLevel::Portable)

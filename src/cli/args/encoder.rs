@@ -49,7 +49,8 @@ pub(crate) struct EncoderArgs {
     pub(crate) model: Option<String>,
     /// Numeric precision of the computation
     ///
-    /// `auto` on the CPU: int8 for the default model, else bf16 or int16, whichever is faster. `auto` on a GPU: bf16.
+    /// `auto` on the CPU: the fastest of f32, int16 and bf16, and for the default model also of int8. The speed is
+    /// measured once and kept in the user's cache folder. `auto` on a GPU: bf16.
     ///
     /// f32 gives the same vectors as sentence-transformers; the other precisions are faster and slightly less accurate.
     /// `turnwise model bench` measures the speed and the accuracy of each precision on this machine.

@@ -83,7 +83,7 @@ pub(crate) fn run(command: Command, context: &Context<'_>) -> Result<()> {
         #[cfg(not(feature = "milvus"))]
         Command::Migrate(_) => match context.milvus_target()? {},
         Command::Model(command) => model::run(command, context),
-        Command::Doctor => doctor::run(context),
+        Command::Doctor { gpu } => doctor::run(gpu, context),
         Command::Config(ConfigCommand::Show { origin }) => config::show(origin, context),
         Command::Config(ConfigCommand::Init) => config::init(context),
         Command::Completions { shell } => meta::completions(shell),

@@ -9,7 +9,7 @@ use crate::{DeviceChoice, Precision, folder::PoolingMode};
 pub struct Settings {
     /// Device to run on.
     pub device: DeviceChoice,
-    /// Numeric precision. `None` selects 16 bits, or int8 for the default model on the CPU.
+    /// Numeric precision. `None` selects the fastest one with a small loss of quality; see [`crate::open`].
     pub precision: Option<Precision>,
     /// Layers, pooling and maximum number of tokens.
     pub tokens: Tokens,

@@ -239,9 +239,12 @@ impl Network {
         missing > 0
     }
 
-    /// Returns the maximum number of tokens in a sequence.
+    /// Returns the maximum number of tokens in a sequence. A network without layers and positions has no limit.
     pub fn max_tokens(&self) -> usize {
         let of_table = || self.embeddings.positions.as_ref().map_or(0, |table| table.rows);
+        if self.layers.is_empty() && self.embeddings.positions.is_none() {
+            return usize::MAX;
+        }
         match (self.shape.rotary, self.shape.linear_bias) {
             (Some(rotary), _) => rotary.max_tokens,
             (None, Some(bias)) => bias.max_tokens,

@@ -8,11 +8,6 @@ use crate::simd::{Kernel, Simd, Squared, Squares, amx, operations};
 #[derive(Clone, Copy)]
 pub(crate) struct Avx512<const VNNI: bool, const BF16: bool, const AMX: bool>;
 
-pub(crate) fn is_amd() -> bool {
-    let maker = __cpuid(0);
-    [maker.ebx, maker.edx, maker.ecx].map(u32::to_le_bytes).concat() == b"AuthenticAMD"
-}
-
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx2,fma,bmi1,bmi2,lzcnt,popcnt")]
 unsafe fn enter<S: Simd, K: Kernel<S>>(kernel: K) -> K::Output {
     // SAFETY: the caller guarantees the features and the kernel's pointers.

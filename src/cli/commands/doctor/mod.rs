@@ -5,10 +5,13 @@ use std::{fs, time::Instant};
 use crate::cli::{encoders, indexes, prelude::*};
 use turnwise_core::files;
 use turnwise_encoder::{
-    Device, DeviceChoice,
-    cpu::{CpuEngine, SimdChoice, SimdLevel},
+    Device, DeviceChoice, Precision,
+    cpu::SimdLevel,
+    open::{ACCURATE, fastest_on_cpu},
 };
 use turnwise_store::{Manifest, Snapshot, lock::WriterLock};
+
+mod gpu;
 
 /// One line of the report: a fact about this machine, with a problem if there is one.
 #[derive(Serialize)]
@@ -18,7 +21,7 @@ struct Finding {
     problem: Option<String>,
 }
 
-pub(super) fn run(context: &Context<'_>) -> Result<()> {
+pub(super) fn run(gpu: bool, context: &Context<'_>) -> Result<()> {
     let mut findings = Vec::new();
     let mut add = |what: &str, is: String, problem: Option<String>| {
         findings.push(Finding { what: what.to_owned(), is, problem });
@@ -39,6 +42,9 @@ pub(super) fn run(context: &Context<'_>) -> Result<()> {
         Ok(device) if device.is_cpu() => add("device", format!("cpu; built {}", gpu_features()), None),
         Ok(device) => add("device", format!("{device}; built {}", gpu_features()), None),
         Err(e) => add("device", "no usable device".to_owned(), Some(e.to_string())),
+    }
+    if gpu {
+        gpu::findings().into_iter().for_each(|f| add(&f.what, f.is, f.problem));
     }
     add("model", default_model(context), None);
     for (path, found) in &context.settings.files {
@@ -77,8 +83,9 @@ pub(super) fn run(context: &Context<'_>) -> Result<()> {
 }
 
 fn auto_precision() -> Result<String> {
-    let others = CpuEngine::best_of_16_bits(SimdChoice::Auto)?;
-    Ok(format!("int8 for {}, {others} for other models,", encoders::DEFAULT_MODEL))
+    let others = fastest_on_cpu(&ACCURATE)?;
+    let default = fastest_on_cpu(&Precision::ALL)?;
+    Ok(format!("{default} for {}, {others} for other models,", encoders::DEFAULT_MODEL))
 }
 
 fn gpu_features() -> String {
