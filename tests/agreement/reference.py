@@ -23,9 +23,9 @@ import torch
 from sentence_transformers import SentenceTransformer
 
 try:
-    from sentence_transformers.sentence_transformer.modules import Dense, Normalize, Pooling, Transformer
+    from sentence_transformers.sentence_transformer.modules import Dense, Normalize, Pooling, StaticEmbedding, Transformer
 except ImportError:
-    from sentence_transformers.models import Dense, Normalize, Pooling, Transformer
+    from sentence_transformers.models import Dense, Normalize, Pooling, StaticEmbedding, Transformer
 
 # A vocabulary is learnt from these, so that the tests need no file of anybody's.
 WIDTHS = {"hidden_size": 40, "num_attention_heads": 5, "intermediate_size": 72, "num_hidden_layers": 3}
@@ -157,6 +157,29 @@ def transformer(kind, learnt, folder, seed, length=None):
     return Transformer(str(bare), max_seq_length=length)
 
 
+def static_embedding(tokenizer, seed):
+    table = np.random.default_rng(seed).normal(size=(tokenizer.get_vocab_size(), 40))
+    return StaticEmbedding(tokenizer, embedding_weights=table.astype(np.float32))
+
+
+def model2vec(texts, folder, tokenizer):
+    """Models as model2vec writes them. In one of them, tokens share rows of the table and have weights."""
+    from model2vec import StaticModel
+
+    random = np.random.default_rng(2)
+    size = tokenizer.get_vocab_size()
+    table = random.normal(size=(size, 40)).astype(np.float32)
+    plain = StaticModel(table, tokenizer, normalize=True)
+    shared = StaticModel(table[:100], tokenizer, weights=random.uniform(0.1, 2, size=size).astype(np.float32),
+                         token_mapping=random.integers(100, size=size))
+    for name, model in {"static-model2vec": plain, "static-model2vec-shared": shared}.items():
+        model.save_pretrained(folder / name)
+        model = StaticModel.from_pretrained(folder / name)
+        model.embedding = model.embedding.astype(np.float64)
+        np.save(folder / f"{name}.npy", model.encode(texts, max_length=None).astype(np.float32))
+        print(name)
+
+
 def models(texts, folder):
     pieces, pairs, grams = word_pieces(texts), byte_pairs(texts), unigrams(texts)
     made = {}
@@ -197,10 +220,17 @@ def models(texts, folder):
     add("gte-extended", "gte-extended", pieces, "cls", Normalize())
     add("qwen3", "qwen3", pairs, "lasttoken", Normalize())
     add("gemma3", "gemma3", grams, "mean", dense(40, 56, torch.nn.Identity(), bias=False), Normalize())
+    made["static"] = SentenceTransformer(modules=[static_embedding(pieces[0], 1)], device="cpu")
+    modules = [static_embedding(grams[0], 3), dense(40, 24, torch.nn.Tanh()), Normalize()]
+    made["static-prompts"] = SentenceTransformer(modules=modules, prompts=prompts, device="cpu")
+    model2vec(texts, folder, pieces[0])
     for name, model in made.items():
         model.save(str(folder / name), create_model_card=False)
         # What a folder says counts, not what is in memory.
         model = SentenceTransformer(str(folder / name), device="cpu")
+        if name.startswith("static"):
+            # In f32, the sum over the tokens of the longest text has an error of 4e-5.
+            model = model.double()
         np.save(folder / f"{name}.npy", encode(model, texts))
         for prompt in model.prompts:
             if model.prompts[prompt]:

@@ -153,12 +153,33 @@ fn pool_all_tokens(
 pub(super) fn pool_into(out: &mut [f32], states: &[f32], parts: &[Part], reduction: Reduction) {
     let width = out.len();
     for part in parts {
-        for row in states[part.rows.start * width..part.rows.end * width].chunks_exact(width) {
-            match reduction {
-                Reduction::Sum => out.iter_mut().zip(row).for_each(|(o, v)| *o += part.weight * v),
-                Reduction::Max => out.iter_mut().zip(row).for_each(|(o, v)| *o = o.max(*v)),
+        let states = &states[part.rows.start * width..part.rows.end * width];
+        match reduction {
+            Reduction::Sum if part.rows.len() > BLOCK => {
+                // The sums of blocks are added, because rounding errors grow with the number of additions.
+                for block in states.chunks(BLOCK * width) {
+                    let mut sum = vec![0.0; width];
+                    add_rows(&mut sum, block, 1.0);
+                    add_rows(out, &sum, part.weight);
+                }
+            }
+            Reduction::Sum => add_rows(out, states, part.weight),
+            Reduction::Max => {
+                for row in states.chunks_exact(width) {
+                    out.iter_mut().zip(row).for_each(|(o, v)| *o = o.max(*v));
+                }
             }
         }
+    }
+}
+
+/// Number of rows that are summed together.
+const BLOCK: usize = 256;
+
+/// Adds weighted rows to `out`.
+fn add_rows(out: &mut [f32], rows: &[f32], weight: f32) {
+    for row in rows.chunks_exact(out.len()) {
+        out.iter_mut().zip(row).for_each(|(o, v)| *o += weight * v);
     }
 }
 
@@ -217,6 +238,10 @@ mod tests {
         let mut out = [0.0; 2];
         pool_into(&mut out, &states, &parts, Reduction::Sum);
         assert_eq!(out, [16.5, 5.0]);
+        // The rounding errors of a long sum stay small.
+        let (mut out, n) = ([0.0], 100_000);
+        pool_into(&mut out, &vec![0.1; n], &[Part { rows: 0..n, weight: 1.0 / n as f32 }], Reduction::Sum);
+        assert!((out[0] - 0.1).abs() < 1e-7, "{}", out[0]);
         let mut out = [empty(Reduction::Max); 2];
         pool_into(&mut out, &states, &parts, Reduction::Max);
         assert_eq!(out, [5.0, 6.0]);

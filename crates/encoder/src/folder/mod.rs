@@ -10,6 +10,7 @@ mod names;
 mod network;
 mod pipeline;
 pub(crate) mod save;
+mod static_embedding;
 mod tokenizer;
 mod tokenizer_files;
 mod vocabulary;
@@ -94,12 +95,16 @@ impl ModelFolder {
             let hint = "merge it into its base model (PEFT: `merge_and_unload`), then save that";
             return Err(Error::data(message).with_hint(hint));
         }
-        let config = config::Object::read(&inner.join("config.json"))?;
-        let config = config.ok_or_else(|| {
+        let file = config::Object::read(&inner.join("config.json"))?;
+        let is_model2vec = file.as_ref().map(static_embedding::is_config_of_model2vec).transpose()?;
+        if modules.is_static || (is_model2vec == Some(true) && !modules.listed) {
+            return ModelFolder::open_static(path, &modules, file);
+        }
+        let file = file.ok_or_else(|| {
             Error::input(format!("{} contains no model: config.json is missing", inner.display()))
                 .with_hint("use the folder that contains config.json, model.safetensors and tokenizer.json")
         })?;
-        let config = Config::new(&config)?;
+        let config = Config::new(&file)?;
         // Without modules.json, sentence-transformers treats the folder as a plain transformers model and
         // ignores its own settings there.
         let sentence = match modules.listed {
@@ -131,8 +136,40 @@ impl ModelFolder {
         Ok(ModelFolder { path: path.to_owned(), config, weights, layout, pipeline, tokenizer, notices })
     }
 
+    /// Opens a static embedding model. `file` is its `config.json`, which only models of model2vec have.
+    fn open_static(path: &Path, modules: &modules::Modules, file: Option<config::Object>) -> Result<Self> {
+        let inner = &modules.transformer;
+        let weights = weights::Weights::open(inner)?;
+        let config = static_embedding::config(&weights)?;
+        let mut tokenizer = tokenizer_files::TokenizerFiles::open(
+            inner,
+            config.architecture,
+            config::SentenceSettings::default(),
+        )?;
+        tokenizer.skips_unknown = static_embedding::is_model2vec(&weights);
+        let mut pipeline = modules.pipeline(path, config.shape.hidden, config.max_tokens())?;
+        if let Some(file) = file.filter(|_| !modules.listed)
+            && static_embedding::normalizes(&file)?
+        {
+            pipeline.steps.push(Step::Normalize);
+        }
+        let layout = network::Layout::default();
+        Ok(ModelFolder {
+            path: path.to_owned(),
+            config,
+            weights,
+            layout,
+            pipeline,
+            tokenizer,
+            notices: Vec::new(),
+        })
+    }
+
     /// Reads the weights into a network. Fails if a value is not finite.
     pub fn network(&self) -> Result<Network> {
+        if self.config.architecture == Architecture::Static {
+            return static_embedding::network(&self.config, &self.weights);
+        }
         self.layout.read(&self.config, &self.weights)
     }
 
@@ -236,6 +273,10 @@ impl ModelFolder {
             all.text("rotary", format_args!("{rotary:?}"))
                 .text("windows", format_args!("{windows:?}"))
                 .text("key heads", format_args!("{} {}", shape.key_heads, shape.causal));
+        }
+        if self.config.architecture == Architecture::Static {
+            all.part("words", &bytes_of(&self.network()?.embeddings.words.data))
+                .text("unknown tokens are skipped", self.tokenizer.skips_unknown);
         }
         self.hash_network(&self.layout, &mut all)?;
         settings(&mut all, &self.pipeline);

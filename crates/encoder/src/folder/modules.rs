@@ -17,6 +17,8 @@ use crate::folder::{
 pub struct Modules {
     /// True if the folder has a `modules.json`.
     pub listed: bool,
+    /// True if the network is a table of static embeddings.
+    pub is_static: bool,
     /// Folder of the network with its weights and its tokenizer.
     pub transformer: PathBuf,
     pooling: Option<PathBuf>,
@@ -28,6 +30,7 @@ pub struct Modules {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Transformer,
+    StaticEmbedding,
     Pooling,
     Dense,
     Normalize,
@@ -41,6 +44,7 @@ impl Kind {
     fn of(class: &str) -> Option<Kind> {
         match class.strip_prefix("sentence_transformers.")?.rsplit('.').next()? {
             "Transformer" => Some(Kind::Transformer),
+            "StaticEmbedding" => Some(Kind::StaticEmbedding),
             "Pooling" => Some(Kind::Pooling),
             "Dense" => Some(Kind::Dense),
             "Normalize" => Some(Kind::Normalize),
@@ -66,6 +70,7 @@ impl Modules {
                           sentence-transformers does for such a folder";
             return Ok(Modules {
                 listed: false,
+                is_static: false,
                 transformer: folder.to_owned(),
                 pooling: None,
                 steps: Vec::new(),
@@ -73,7 +78,7 @@ impl Modules {
             });
         };
         let wrong = |what: String| Error::data(format!("{}: {what}", file.display()));
-        let order = "supported: a Transformer, a Pooling, then any number of Dense and Normalize";
+        let order = "supported: a Transformer and a Pooling, or a StaticEmbedding; then any number of Dense and Normalize";
         let mut found = Vec::new();
         for module in &modules {
             let kind = Kind::of(&module.r#type);
@@ -87,22 +92,32 @@ impl Modules {
             ));
         }
         let mut found = found.into_iter();
-        let (Some((Kind::Transformer, transformer)), Some((Kind::Pooling, pooling))) =
-            (found.next(), found.next())
-        else {
-            return Err(wrong("the order of the modules is not supported".to_owned()).with_hint(order));
+        let first = found.next();
+        let (transformer, pooling) = match first {
+            Some((Kind::StaticEmbedding, network)) => (network, None),
+            Some((Kind::Transformer, network)) => match found.next() {
+                Some((Kind::Pooling, pooling)) => (network, Some(pooling)),
+                _ => {
+                    return Err(
+                        wrong("the order of the modules is not supported".to_owned()).with_hint(order)
+                    );
+                }
+            },
+            _ => return Err(wrong("the order of the modules is not supported".to_owned()).with_hint(order)),
         };
         let steps: Vec<_> = found.collect();
-        if steps.iter().any(|(kind, _)| matches!(kind, Kind::Transformer | Kind::Pooling)) {
-            return Err(wrong("there is more than one Transformer or Pooling".to_owned()).with_hint(order));
+        if steps.iter().any(|(kind, _)| !matches!(kind, Kind::Dense | Kind::Normalize)) {
+            return Err(wrong("there is more than one network or Pooling".to_owned()).with_hint(order));
         }
-        Ok(Modules { listed: true, transformer, pooling: Some(pooling), steps, notices: Vec::new() })
+        let is_static = pooling.is_none();
+        Ok(Modules { listed: true, is_static, transformer, pooling, steps, notices: Vec::new() })
     }
 
     /// Returns the modules of a cross-encoder: only the network, which is in the folder itself.
     pub fn of_scorer(folder: &Path) -> Result<Self> {
         Ok(Modules {
             listed: false,
+            is_static: false,
             transformer: folder.to_owned(),
             pooling: None,
             steps: Vec::new(),

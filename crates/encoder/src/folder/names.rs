@@ -211,9 +211,11 @@ fn spelling(architecture: Architecture) -> &'static Spelling {
         Architecture::JinaBert => &JINA_BERT,
         Architecture::Qwen3 => &QWEN3,
         Architecture::Gemma3 => &GEMMA3,
-        Architecture::Bert | Architecture::Roberta | Architecture::XlmRoberta | Architecture::Camembert => {
-            &BERT
-        }
+        Architecture::Bert
+        | Architecture::Roberta
+        | Architecture::XlmRoberta
+        | Architecture::Camembert
+        | Architecture::Static => &BERT,
     }
 }
 

@@ -18,7 +18,7 @@ use crate::{
 };
 
 /// Parameters of a network, with their names in the weight files. The shapes of the parameters have been checked.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Layout {
     counts: Counts,
     /// Prefix of the names of the tensors in the files, such as `bert.`.
@@ -93,7 +93,7 @@ pub struct Parameter {
 }
 
 /// Number of rows of each embedding table, and number of layers. `None` means that the network does not have the table.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Counts {
     pub words: usize,
     pub positions: Option<usize>,

@@ -53,6 +53,10 @@ pub(super) struct Parts {
     pub lowercase: bool,
     /// True if the tokenizer gives the two texts of a pair different segments.
     pub has_segments: bool,
+    /// True if the network was trained with special tokens around texts.
+    pub needs_specials: bool,
+    /// Id of a token that is removed from texts.
+    pub skipped: Option<u32>,
     /// Tokenizer settings from `tokenizer_config.json`.
     pub settings: Map<String, Value>,
     pub notices: Vec<String>,
@@ -80,7 +84,7 @@ impl Tokenizer {
                 parts.max_tokens
             )));
         }
-        if framed == 0 {
+        if framed == 0 && parts.needs_specials {
             parts.notices.push("the tokenizer adds no special tokens to texts".to_owned());
         }
         Ok(Tokenizer { parts, before, after })
@@ -103,11 +107,15 @@ impl Tokenizer {
     /// tokens have empty ranges.
     pub fn encode_with_ranges(&self, text: &str) -> Result<(TokenizedText, Vec<Range<usize>>)> {
         let encoding = self.parts.inner.encode(text, false).map_err(|e| unreadable(e.as_ref()))?;
-        let (tokenized, kept) = self.framed(self.known(encoding.get_ids())?);
+        let (ids, offsets): (Vec<u32>, Vec<(usize, usize)>) = (encoding.get_ids().iter().copied())
+            .zip(encoding.get_offsets().iter().copied())
+            .filter(|(id, _)| Some(*id) != self.parts.skipped)
+            .unzip();
+        let (tokenized, kept) = self.framed(self.known(&ids)?);
         let mut ranges = vec![0..0; self.before.len()];
         // A token can be a part of a character. Its range is extended to the whole character.
         ranges.extend(
-            encoding.get_offsets()[kept]
+            offsets[kept]
                 .iter()
                 .map(|(start, end)| text.floor_char_boundary(*start)..text.ceil_char_boundary(*end)),
         );
@@ -128,7 +136,9 @@ impl Tokenizer {
     /// Tokenizes a text, without adding special tokens and without truncation.
     pub fn pieces(&self, text: &str) -> Result<Vec<u32>> {
         let encoding = self.parts.inner.encode_fast(text, false).map_err(|e| unreadable(e.as_ref()))?;
-        self.known(encoding.get_ids()).map(<[u32]>::to_vec)
+        let mut ids = self.known(encoding.get_ids())?.to_vec();
+        ids.retain(|id| Some(*id) != self.parts.skipped);
+        Ok(ids)
     }
 
     /// Returns the ids unchanged. Fails if the model has no embedding for one of the ids.

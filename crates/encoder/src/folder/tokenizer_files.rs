@@ -8,7 +8,7 @@ use std::{
 
 use serde_json::{Map, Value, json};
 use tokenizers::{
-    NormalizerWrapper, PreTokenizerWrapper,
+    NormalizerWrapper, PostProcessorWrapper, PreTokenizerWrapper,
     models::ModelWrapper,
     normalizers::{Lowercase, Sequence},
 };
@@ -16,6 +16,7 @@ use turnwise_core::error::{Error, IoContext, Result};
 
 use crate::folder::{
     config::{self, Architecture, Config, Object},
+    static_embedding,
     tokenizer::{Parts, Specials, Tokenizer},
     vocabulary,
 };
@@ -30,6 +31,8 @@ pub struct TokenizerFiles {
     names: BTreeMap<String, String>,
     family: Family,
     lowercase: bool,
+    /// True if unknown tokens are removed from texts.
+    pub skips_unknown: bool,
 }
 
 /// Family of tokenizer classes. The family determines settings that `tokenizer.json` does not contain.
@@ -64,8 +67,12 @@ impl TokenizerFiles {
         architecture: Architecture,
         sentence: config::SentenceSettings,
     ) -> Result<Self> {
-        let settings = Object::read(&folder.join("tokenizer_config.json"))?.unwrap_or_default();
-        let map = Object::read(&folder.join("special_tokens_map.json"))?.unwrap_or_default();
+        let read = |name: &str| match architecture {
+            // The libraries of static embeddings read only `tokenizer.json`.
+            Architecture::Static => Ok(Object::default()),
+            _ => Ok::<_, Error>(Object::read(&folder.join(name))?.unwrap_or_default()),
+        };
+        let (settings, map) = (read("tokenizer_config.json")?, read("special_tokens_map.json")?);
         let class = settings.text("tokenizer_class")?.map(|c| c.strip_suffix("Fast").unwrap_or(c));
         let family = match (class, architecture) {
             (Some("BertTokenizer" | "DistilBertTokenizer"), _)
@@ -98,7 +105,7 @@ impl TokenizerFiles {
             (role.to_owned(), name)
         });
         let (path, lowercase) = (source(folder, family)?, sentence.lowercase);
-        Ok(TokenizerFiles { path, settings, names: names.into(), family, lowercase })
+        Ok(TokenizerFiles { path, settings, names: names.into(), family, lowercase, skips_unknown: false })
     }
 
     /// Returns the maximum number of tokens per text in the tokenizer's settings; `None` if there is no limit.
@@ -144,6 +151,12 @@ impl TokenizerFiles {
         self.apply_class(&mut inner, &mut notices)?;
         self.apply_lowercase(&mut inner)?;
         self.frame(&mut inner)?;
+        let is_static = config.architecture == Architecture::Static;
+        if is_static {
+            // Static embeddings are the mean of the tokens of the text alone.
+            inner.with_post_processor(None::<PostProcessorWrapper>);
+        }
+        let skipped = if self.skips_unknown { static_embedding::unknown_token(&inner)? } else { None };
         let id = |role: &str| self.names.get(role).and_then(|token| inner.token_to_id(token));
         let specials = Specials {
             cls: id("cls_token"),
@@ -166,6 +179,8 @@ impl TokenizerFiles {
             cut_front,
             lowercase: self.lowercase,
             has_segments: self.has_segments(),
+            needs_specials: !is_static,
+            skipped,
             settings,
             notices,
         };

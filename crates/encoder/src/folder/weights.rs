@@ -178,6 +178,22 @@ impl<'a> Tensor<'a> {
         Tensor { bytes: &self.bytes[part * bytes..(part + 1) * bytes], ..self }
     }
 
+    /// Reads the elements as integers. Fails if the data type is not I32 or I64.
+    pub fn integers(&self) -> Result<Vec<i64>> {
+        match self.dtype {
+            Dtype::I32 => {
+                Ok(self.bytes.as_chunks().0.iter().map(|b| i64::from(i32::from_le_bytes(*b))).collect())
+            }
+            Dtype::I64 => Ok(self.bytes.as_chunks().0.iter().map(|b| i64::from_le_bytes(*b)).collect()),
+            other => Err(self.wrong(&format!("has the type {other:?}; I32 or I64 is expected"))),
+        }
+    }
+
+    /// Returns an error about this tensor. `what` continues the sentence that starts with its name.
+    pub fn wrong(&self, what: &str) -> Error {
+        Error::data(format!("{}: the tensor `{}` {what}", self.path.display(), self.name))
+    }
+
     /// Returns the number of elements.
     pub fn len(&self) -> usize {
         self.bytes.len() / self.number_type().unwrap_or(1)

@@ -142,6 +142,7 @@ struct WeightsIndex {
 /// JSON file is invalid or cannot be read.
 pub fn missing(folder: &Path) -> Result<Option<String>> {
     let mut network = String::new();
+    let mut config: &[&str] = &[CONFIG];
     if folder.join(MODULES).is_file() {
         for module in read::<Vec<Module>>(&folder.join(MODULES))? {
             let lacks = |name: &str| {
@@ -155,6 +156,12 @@ pub fn missing(folder: &Path) -> Result<Option<String>> {
                     network.clone_from(&module.path);
                     &[]
                 }
+                // This module has no settings, either.
+                "StaticEmbedding" => {
+                    network.clone_from(&module.path);
+                    config = &[];
+                    &[]
+                }
                 "Dense" => &[CONFIG, WEIGHTS],
                 _ => &[CONFIG],
             };
@@ -164,8 +171,8 @@ pub fn missing(folder: &Path) -> Result<Option<String>> {
         }
     }
     let has = |name: &str| folder.join(inside(&network, name)).is_file();
-    if !has(CONFIG) {
-        return Ok(Some(inside(&network, CONFIG)));
+    if let Some(name) = config.iter().find(|name| !has(name)) {
+        return Ok(Some(inside(&network, name)));
     }
     if !has(WEIGHTS) {
         if !has(WEIGHTS_INDEX) {

@@ -108,7 +108,8 @@ fn cached(cache: &Path) -> Result<Vec<(String, String, Here)>> {
             // Other programs use the cache too, so unusable models are skipped silently.
             let Ok(Found::Complete(snapshot)) = cache::snapshot(&folder, &revision) else { continue };
             let kind = config(&snapshot.path).map(|config| config.model_type);
-            if !Architecture::ALL.iter().any(|a| kind.as_deref() == Some(a.name())) {
+            // A model without `config.json` is complete if it has static embeddings of sentence-transformers.
+            if kind.is_some_and(|kind| Architecture::of_model_type(&kind).is_none()) {
                 continue;
             }
             let name = match revision == main.trim() {

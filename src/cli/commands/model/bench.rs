@@ -138,7 +138,9 @@ fn latency(encoder: &dyn Encoder, queries: &[String]) -> Result<Latency> {
 }
 
 fn agreement(reference: &Vectors, vectors: &Vectors) -> Agreement {
-    let cosines: Vec<f32> = reference.rows().zip(vectors.rows()).map(|(a, b)| cosine(a, b)).collect();
+    // Equal vectors agree, even if both are zero: that of a text without tokens is.
+    let agree = |a: &[f32], b: &[f32]| if a == b { 1.0 } else { cosine(a, b) };
+    let cosines: Vec<f32> = reference.rows().zip(vectors.rows()).map(|(a, b)| agree(a, b)).collect();
     let mean = cosines.iter().map(|c| f64::from(*c)).sum::<f64>() / cosines.len().max(1) as f64;
     Agreement { mean, min: cosines.into_iter().fold(1.0, f32::min) }
 }

@@ -141,8 +141,12 @@ fn print(info: &Info, out: &mut dyn Write) -> io::Result<()> {
     print_model(&info.model, out)?;
     let mut line = |what: &str, is: String| print_line(out, what, &is);
     let Info { architecture, layers, hidden, heads, intermediate, .. } = info;
-    let shape =
-        format!("{layers} layers of width {hidden} with {heads} heads, feed-forward width {intermediate}");
+    let shape = match layers {
+        0 => format!("static embeddings of width {hidden}, without layers"),
+        _ => {
+            format!("{layers} layers of width {hidden} with {heads} heads, feed-forward width {intermediate}")
+        }
+    };
     line("network", format!("{architecture}: {shape}; {} parameters", grouped(info.parameters as u64)))?;
     line("vocabulary", grouped(info.vocabulary as u64))?;
     line("max tokens", info.max_tokens.to_string())?;

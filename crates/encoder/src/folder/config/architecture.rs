@@ -31,11 +31,14 @@ pub enum Architecture {
     Qwen3,
     /// Gemma 3, a decoder: EmbeddingGemma, in which tokens also attend to the tokens after them.
     Gemma3,
+    /// Static embeddings: one vector for each token, without layers. Models of model2vec, and models with the module
+    /// `StaticEmbedding` of sentence-transformers.
+    Static,
 }
 
 impl Architecture {
     /// All supported architectures.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 14] = [
         Self::Bert,
         Self::Roberta,
         Self::XlmRoberta,
@@ -49,9 +52,16 @@ impl Architecture {
         Self::JinaBert,
         Self::Qwen3,
         Self::Gemma3,
+        Self::Static,
     ];
 
-    /// Returns the name: the value of `model_type` in `config.json`, except for JinaBERT.
+    /// Returns the architecture with this value of `model_type`; `None` if it is not supported.
+    pub fn of_model_type(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|architecture| architecture.name() == name)
+    }
+
+    /// Returns the name: the value of `model_type` in `config.json`, except for JinaBERT and for static embeddings of
+    /// sentence-transformers, which have no such file.
     pub const fn name(self) -> &'static str {
         match self {
             Architecture::Bert => "bert",
@@ -67,6 +77,7 @@ impl Architecture {
             Architecture::JinaBert => "jina_bert",
             Architecture::Qwen3 => "qwen3",
             Architecture::Gemma3 => "gemma3_text",
+            Architecture::Static => "model2vec",
         }
     }
 
@@ -86,6 +97,7 @@ impl Architecture {
             Architecture::JinaBert => "JinaBertModel",
             Architecture::Qwen3 => "Qwen3Model",
             Architecture::Gemma3 => "Gemma3TextModel",
+            Architecture::Static => "StaticModel",
         }
     }
 

@@ -10,7 +10,7 @@ mod rotary;
 mod sentence;
 
 use serde_json::Value;
-use turnwise_core::error::Result;
+use turnwise_core::error::{Error, Result};
 
 use crate::network::{Activation, RelativeBias, Shape};
 
@@ -96,6 +96,9 @@ impl Config {
             Architecture::JinaBert => return jina::jina_bert(file),
             Architecture::Qwen3 => return decoder::qwen3(file),
             Architecture::Gemma3 => return decoder::gemma3(file),
+            Architecture::Static => {
+                return Err(Error::Internal("static embeddings have no configuration".to_owned()));
+            }
             _ => refuse_code(file)?,
         }
         let distil = architecture == Architecture::DistilBert;
@@ -171,7 +174,7 @@ fn check_heads(file: &Object, hidden: usize, heads: usize) -> Result<()> {
 }
 
 /// Largest supported maximum number of tokens. Tables of positions are computed for all of them.
-const MOST_TOKENS: usize = 1 << 20;
+pub const MOST_TOKENS: usize = 1 << 20;
 
 /// Returns an error if the maximum number of tokens of a network without position embeddings is too large. No tensor limits
 /// it.
@@ -199,8 +202,7 @@ fn architecture(file: &Object) -> Result<Architecture> {
         if name == Architecture::Bert.name() && file.text("position_embedding_type")? == Some("alibi") {
             return Ok(Architecture::JinaBert);
         }
-        let known = Architecture::ALL.into_iter().find(|a| a.name() == name);
-        return known.ok_or_else(|| unknown(name));
+        return Architecture::of_model_type(name).ok_or_else(|| unknown(name));
     }
     // Old files have no `model_type`. They contain only the name of the network's class.
     let classes = file.get("architectures").and_then(Value::as_array);

@@ -15,6 +15,7 @@ mod architectures;
 mod opened;
 mod refused;
 mod saving;
+mod static_embedding;
 mod tokenizers;
 
 pub const HIDDEN: usize = 8;
@@ -275,7 +276,7 @@ impl Builder {
         self.json("tokenizer_config.json", &json!({ "tokenizer_class": "BertTokenizer" }));
     }
 
-    fn empty(config: Value) -> Self {
+    pub fn empty(config: Value) -> Self {
         Builder {
             folder: TempDir::new().unwrap(),
             config,

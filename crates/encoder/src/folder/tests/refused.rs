@@ -199,7 +199,7 @@ fn unsupported_modules() {
     for (modules, part) in [
         (vec![T, P, ("2", "sentence_transformers.models.LSTM")], "`sentence_transformers.models.LSTM`"),
         (vec![T, P, ("2", "my_code.Dense")], "`my_code.Dense`"),
-        (vec![("", "sentence_transformers.models.StaticEmbedding")], "StaticEmbedding"),
+        (vec![("", "sentence_transformers.models.StaticEmbedding"), P], "more than one network or Pooling"),
         (vec![T], "order of the modules is not supported"),
         (vec![P, T], "order of the modules is not supported"),
         (vec![], "order of the modules is not supported"),

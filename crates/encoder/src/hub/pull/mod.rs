@@ -242,7 +242,7 @@ fn refuse_other_networks(spec: &Spec, config: &Path) -> Result<()> {
     let config: serde_json::Value = serde_json::from_slice(&text)
         .map_err(|e| wrong(format!("its {} is not valid JSON: {e}", files::CONFIG)))?;
     match config["model_type"].as_str() {
-        Some(kind) if Architecture::ALL.iter().any(|a| a.name() == kind) => Ok(()),
+        Some(kind) if Architecture::of_model_type(kind).is_some() => Ok(()),
         Some(kind) => Err(wrong(format!("the architecture `{kind}` is not supported"))),
         None => Err(wrong(format!("its {} has no `model_type`", files::CONFIG))),
     }
