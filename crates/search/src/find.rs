@@ -92,8 +92,9 @@ impl Searcher {
             if reliability < 1.0 {
                 fusion.dense *= reliability;
                 query.warnings.push(format!(
-                    "{} does not understand the language of the query well, so dense search counts less; encode the index with a \
-                     multilingual model, such as multilingual-e5-small",
+                    "in the language of the query, the vectors of {} hardly tell related turns from unrelated ones, so dense \
+                     search counts less; encode the index with a better model, or with a multilingual one such as \
+                     multilingual-e5-small",
                     self.recipe()?.model
                 ));
             }

@@ -133,6 +133,8 @@ struct Config {
     /// Width of the vectors. In the configuration of DistilBERT, this field has the name `dim`.
     #[serde(alias = "dim")]
     hidden_size: Option<u64>,
+    /// Width of the vectors of static embeddings. In the configuration of DistilBERT, this field means something else.
+    hidden_dim: Option<u64>,
 }
 
 fn config(folder: &Path) -> Option<Config> {
@@ -140,7 +142,9 @@ fn config(folder: &Path) -> Option<Config> {
 }
 
 fn dim(folder: &Path) -> Option<u64> {
-    config(folder)?.hidden_size
+    let config = config(folder)?;
+    let is_static = config.model_type == Architecture::Static.name();
+    config.hidden_size.or(config.hidden_dim.filter(|_| is_static))
 }
 
 #[cfg(test)]

@@ -31,7 +31,10 @@ fn unreliable_vectors_count_less_and_are_reported() {
     let searcher = index_of(&dir.path().join("unreliable"), false);
     let unreliable = searcher.search(&about("word7x0")).unwrap();
     assert_eq!(dense(&unreliable), 0.1);
-    assert!(unreliable.warnings[0].contains("hashed does not understand the language of the query well"));
+    assert!(
+        unreliable.warnings[0]
+            .contains("the vectors of hashed hardly tell related turns from unrelated ones")
+    );
     assert_eq!(unreliable.hits[0].id, "d7#1");
     // No turn has Chinese letters, so nothing is known about them.
     assert_eq!(dense(&searcher.search(&about("退款 word7x0 申请什么时候到")).unwrap()), 1.0);
