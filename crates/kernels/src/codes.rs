@@ -192,7 +192,7 @@ impl<S: Simd> Kernel<S> for ToInt16<'_> {
     }
 }
 
-/// Kernel that quantizes rows to bytes: the smallest element of a row becomes 0, and the largest becomes `most`.
+/// Kernel that quantizes rows to bytes: the smallest element of a row gets the code 0, and the largest gets `most`.
 struct ToInt8<'a> {
     from: Source<'a>,
     codes: &'a mut [u8],
@@ -220,7 +220,8 @@ impl<S: Simd> Kernel<S> for ToInt8<'_> {
                 }
                 let least = -S::largest(S::sub(S::splat(0.0), least));
                 let range = (S::largest(most) - least).max(f32::MIN_POSITIVE);
-                (*scale, *low) = (range / self.most, least);
+                *scale = range / self.most;
+                *low = least + S::BYTE_ZERO * *scale;
                 let factor = S::splat(self.most / range);
                 let shift = S::splat(least);
                 for i in (0..width).step_by(S::LANES) {

@@ -85,6 +85,12 @@ pub enum SimdLevel {
     Avx512Bf16,
     /// AVX-512 with VNNI, BF16 and AMX, which multiplies tiles of bf16 and of bytes.
     Amx,
+    /// NEON.
+    Neon,
+    /// NEON with dot products of bytes.
+    NeonDot,
+    /// NEON with dot products of bytes and of bf16.
+    NeonBf16,
 }
 
 impl SimdLevel {
@@ -95,6 +101,9 @@ impl SimdLevel {
         SimdLevel::Avx512Vnni,
         SimdLevel::Avx512,
         SimdLevel::Avx2,
+        SimdLevel::NeonBf16,
+        SimdLevel::NeonDot,
+        SimdLevel::Neon,
         #[cfg(test)]
         SimdLevel::Squares,
         #[cfg(test)]
@@ -115,11 +124,16 @@ impl SimdLevel {
             SimdLevel::Avx512Vnni => "avx512-vnni",
             SimdLevel::Avx512Bf16 => "avx512-bf16",
             SimdLevel::Amx => "amx",
+            SimdLevel::Neon => "neon",
+            SimdLevel::NeonDot => "neon-dotprod",
+            SimdLevel::NeonBf16 => "neon-bf16",
         }
     }
 
     /// Returns true if this processor supports the level.
     pub fn available(self) -> bool {
+        #[cfg(target_arch = "aarch64")]
+        use std::arch::is_aarch64_feature_detected as has;
         #[cfg(target_arch = "x86_64")]
         use std::arch::is_x86_feature_detected as has;
         match self {
@@ -142,7 +156,12 @@ impl SimdLevel {
             SimdLevel::Avx512Bf16 => SimdLevel::Avx512Vnni.available() && has!("avx512bf16"),
             #[cfg(target_arch = "x86_64")]
             SimdLevel::Amx => SimdLevel::Avx512Bf16.available() && crate::simd::amx::granted(),
-            #[cfg(not(target_arch = "x86_64"))]
+            #[cfg(target_arch = "aarch64")]
+            SimdLevel::Neon => has!("neon"),
+            #[cfg(target_arch = "aarch64")]
+            SimdLevel::NeonDot => SimdLevel::Neon.available() && has!("dotprod"),
+            #[cfg(target_arch = "aarch64")]
+            SimdLevel::NeonBf16 => SimdLevel::NeonDot.available() && has!("bf16"),
             _ => false,
         }
     }

@@ -4,9 +4,10 @@
 //! A code is a number from −127 to 127, stored as a byte with a bias of 128: byte 1 is −127, byte 128 is 0, and byte
 //! 255 is 127. A row of codes is padded to a multiple of 64 with the byte 128, which does not change a product.
 
-use std::marker::PhantomData;
+use crate::simd::SimdLevel;
 
-use crate::simd::{self, SimdLevel};
+#[cfg(target_arch = "x86_64")]
+use crate::simd::{avx2, avx512};
 
 #[cfg(target_arch = "x86_64")]
 mod x86;
@@ -86,30 +87,13 @@ impl Dispatch {
             // SAFETY: a `Dispatch` is always a level that the processor supports; the task guarantees its pointers.
             #[cfg(target_arch = "x86_64")]
             SimdLevel::Avx512Vnni | SimdLevel::Avx512Bf16 | SimdLevel::Amx => unsafe {
-                <simd::avx512::Avx512<true, false, false> as simd::Simd>::enter(Call(
-                    task,
-                    PhantomData::<x86::Avx512>,
-                ))
+                x86::run::<avx512::Avx512<true, false, false>, x86::Avx512, T>(task)
             },
             // SAFETY: a `Dispatch` is always a level that the processor supports; the task guarantees its pointers.
             #[cfg(target_arch = "x86_64")]
-            SimdLevel::Avx2 | SimdLevel::Avx512 => unsafe {
-                <simd::avx2::Avx2 as simd::Simd>::enter(Call(task, PhantomData::<x86::Avx2>))
-            },
+            SimdLevel::Avx2 | SimdLevel::Avx512 => unsafe { x86::run::<avx2::Avx2, x86::Avx2, T>(task) },
             _ => task.run::<Portable>(),
         }
-    }
-}
-
-/// Kernel that runs a task with the operations `D`.
-struct Call<T, D>(T, PhantomData<D>);
-
-impl<S: simd::Simd, T: Task, D: Distances> simd::Kernel<S> for Call<T, D> {
-    type Output = T::Output;
-
-    #[inline(always)]
-    unsafe fn call(self) -> T::Output {
-        self.0.run::<D>()
     }
 }
 

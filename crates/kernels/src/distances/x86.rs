@@ -1,8 +1,34 @@
 //! Vector operations of nearest-neighbor search for AVX2 with FMA, and for AVX-512 with VNNI.
 
-use std::arch::x86_64::*;
+use std::{arch::x86_64::*, marker::PhantomData};
 
-use crate::distances::Distances;
+use crate::{
+    distances::{Distances, Task},
+    simd::{Kernel, Simd},
+};
+
+/// Kernel that runs a task with the operations `D`.
+struct Call<T, D>(T, PhantomData<D>);
+
+impl<S: Simd, T: Task, D: Distances> Kernel<S> for Call<T, D> {
+    type Output = T::Output;
+
+    #[inline(always)]
+    unsafe fn call(self) -> T::Output {
+        self.0.run::<D>()
+    }
+}
+
+/// Runs a task with the operations `D`, compiled with the features of `S`.
+///
+/// # Safety
+///
+/// The processor must have the features of `S`.
+#[inline]
+pub(super) unsafe fn run<S: Simd, D: Distances, T: Task>(task: T) -> T::Output {
+    // SAFETY: the caller guarantees the features; the task guarantees its pointers.
+    unsafe { S::enter(Call(task, PhantomData::<D>)) }
+}
 
 #[derive(Clone, Copy)]
 pub(super) struct Avx512;

@@ -13,6 +13,8 @@ pub(crate) mod amx;
 pub(super) mod avx2;
 #[cfg(target_arch = "x86_64")]
 pub(super) mod avx512;
+#[cfg(target_arch = "aarch64")]
+pub(super) mod neon;
 pub(super) mod portable;
 
 pub use crate::precision::{SIMD_VARIABLE, SimdChoice, SimdLevel};
@@ -22,6 +24,8 @@ pub use crate::precision::{SIMD_VARIABLE, SimdChoice, SimdLevel};
 macro_rules! at_level {
     ($level:expr, $f:ident :: <_> ($($arg:expr),* $(,)?)) => {{
         use $crate::simd::{SimdLevel, portable::Portable};
+        #[cfg(target_arch = "aarch64")]
+        use $crate::simd::neon::Neon;
         #[cfg(target_arch = "x86_64")]
         use $crate::simd::{avx2::Avx2, avx512::Avx512};
         match $level {
@@ -40,7 +44,12 @@ macro_rules! at_level {
             SimdLevel::Avx512Bf16 => $f::<Avx512<true, true, false>>($($arg),*),
             #[cfg(target_arch = "x86_64")]
             SimdLevel::Amx => $f::<Avx512<true, true, true>>($($arg),*),
-            #[cfg(not(target_arch = "x86_64"))]
+            #[cfg(target_arch = "aarch64")]
+            SimdLevel::Neon => $f::<Neon<false, false>>($($arg),*),
+            #[cfg(target_arch = "aarch64")]
+            SimdLevel::NeonDot => $f::<Neon<true, false>>($($arg),*),
+            #[cfg(target_arch = "aarch64")]
+            SimdLevel::NeonBf16 => $f::<Neon<true, true>>($($arg),*),
             _ => $f::<Portable<8, false, false>>($($arg),*),
         }
     }};
@@ -126,6 +135,7 @@ pub(super) struct Squares {
     /// True if the sums start at zero. If false, they start from the partial sums in `to`.
     pub first: bool,
     /// Memory to prefetch: each step prefetches [`LINES_AHEAD`] cache lines for each plane.
+    #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code))]
     pub ahead: *const u32,
 }
 
@@ -163,6 +173,8 @@ pub(super) trait Simd: Copy + Send + Sync + 'static {
     const BYTE_ROWS: usize;
     /// Largest byte code of an activation.
     const BYTE_MAX: f32;
+    /// Code that [`Simd::store_bytes`] stores as the byte 0. If it is not 0, the bytes of activations are signed.
+    const BYTE_ZERO: f32 = 0.0;
     /// Length of a byte chain: number of four-byte dot products that are summed in 16 bits before the sum is widened.
     /// 1 if all sums have 32 bits.
     const BYTE_CHAIN: usize;
@@ -246,8 +258,8 @@ pub(super) trait Simd: Copy + Send + Sync + 'static {
     /// Returns `sum` plus `products`. If `begin_shorts` has already added `sum`, returns `products`.
     unsafe fn end_shorts(sum: Self::I32, products: Self::I32) -> Self::I32;
 
-    /// Starts a chain of dot products. In each lane, the first product is that of the four unsigned bytes of `a` and
-    /// the four signed bytes of `b`. If all sums have 32 bits, the chain includes `sum`.
+    /// Starts a chain of dot products. In each lane, the first product is that of the four bytes of `a` (signed if
+    /// [`Simd::BYTE_ZERO`] is not 0, else unsigned) and the four signed bytes of `b`. If all sums have 32 bits, the chain includes `sum`.
     unsafe fn begin_bytes(sum: Self::I32, a: Self::I32, b: Self::I32) -> Self::Bytes;
     /// Adds the dot product of four bytes per lane (see `begin_bytes`) to a chain.
     unsafe fn dot_bytes(chain: Self::Bytes, a: Self::I32, b: Self::I32) -> Self::Bytes;
@@ -268,7 +280,7 @@ pub(super) trait Simd: Copy + Send + Sync + 'static {
 
     /// Writes the lanes, rounded to 16-bit integers. The values must be within ±32767.
     unsafe fn store_shorts(to: *mut i16, v: Self::F32);
-    /// Writes the lanes, rounded to bytes. The values must be between 0 and 255.
+    /// Writes the lanes, rounded to bytes, minus [`Simd::BYTE_ZERO`]. The values must be between 0 and 255.
     unsafe fn store_bytes(to: *mut u8, v: Self::F32);
     /// Writes the lanes, rounded to bf16.
     unsafe fn store_bf16(to: *mut u16, v: Self::F32);
