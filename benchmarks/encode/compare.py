@@ -1,4 +1,4 @@
-"""Encodes the same texts with turnwise, sentence-transformers and ONNX Runtime in turns, and prints the ratios.
+"""Encodes the same texts with turnwise, sentence-transformers, ONNX Runtime and OpenVINO in turns, and prints the ratios.
 
     benchmarks/encode/peers.sh
     cargo build --release && target/release/turnwise model pull all-MiniLM-L6-v2
@@ -27,6 +27,7 @@ import numpy as np
 HERE = pathlib.Path(__file__).resolve().parent
 REFERENCE = "sentence-transformers f32"
 ONNX = {"ONNX Runtime f32": "f32", "ONNX Runtime int8": "int8", "ONNX Runtime int8, reduced range": "int8-reduced"}
+OPENVINO = {"OpenVINO f32": "openvino-f32", "OpenVINO": "openvino"}
 KINDS = ("utterances", "dialogues")
 WORDS = {1: "one thread", 2: "two threads"}
 
@@ -62,7 +63,7 @@ def prepare(arguments):
         half.rename(model)
     if not (work / "queries.txt").exists():
         subprocess.run([sys.executable, HERE / "texts.py", "--model", model, work], check=True)
-    if not (work / "onnx" / "int8-reduced.onnx").exists():
+    if not all((work / "onnx" / f"{name}.onnx").exists() for name in ("plain", *ONNX.values())):
         subprocess.run([sys.executable, HERE / "export_onnx.py", "--model", model, work], check=True)
     for kind in (*KINDS, "queries"):
         lines = (work / f"{kind}.txt").read_text("utf-8").splitlines(keepends=True)
@@ -89,7 +90,7 @@ class Comparison:
 
     def sides(self):
         ours = [] if self.arguments.without_ours else self.arguments.precisions.split(",")
-        return [REFERENCE, *ONNX, *(f"turnwise {precision}" for precision in ours)]
+        return [REFERENCE, *ONNX, *OPENVINO, *(f"turnwise {precision}" for precision in ours)]
 
     def command(self, side, kind, threads, batch, vectors):
         common = ["--model", self.model, "--input", self.work / f"{kind}.in", "--threads", threads, "--vectors", vectors]
@@ -101,6 +102,8 @@ class Comparison:
         command = [sys.executable, HERE / "side.py"]
         if side == REFERENCE:
             return [*command, "sentence-transformers", *common, "--batch", batch]
+        if side in OPENVINO:
+            return [*command, OPENVINO[side], *common, "--batch", batch, "--onnx", self.work / "onnx" / "plain.onnx"]
         return [*command, "onnxruntime", *common, "--batch", batch, "--onnx", self.work / "onnx" / f"{ONNX[side]}.onnx"]
 
     def measure(self, round_, threads, kind, side):
@@ -188,7 +191,7 @@ def processor():
 
 
 def circumstances(arguments, comparison):
-    packages = ("torch", "sentence-transformers", "transformers", "tokenizers", "onnxruntime", "numpy")
+    packages = ("torch", "sentence-transformers", "transformers", "tokenizers", "onnxruntime", "openvino", "numpy")
     versions = [f"{name} {importlib.metadata.version(name)}" for name in packages]
     if not arguments.without_ours:
         told = subprocess.run([arguments.turnwise, "--version"], capture_output=True, text=True, check=True)

@@ -2,7 +2,7 @@
 
     python export_onnx.py --model FOLDER WORK
 
-Writes WORK/onnx/f32.onnx, int8.onnx (dynamic, per channel) and int8-reduced.onnx (the same with 7-bit weights:
+Writes WORK/onnx/plain.onnx (not fused, for OpenVINO), f32.onnx, int8.onnx (dynamic, per channel) and int8-reduced.onnx (the same with 7-bit weights:
 without VNNI, products of u8 and i8 are added up in 16 bits, which saturate with 8-bit weights).
 """
 
@@ -71,7 +71,7 @@ def main():
     print(f"rewritten against transformers: {apart:.1e}")
     assert apart < 1e-5, "the rewritten forward is another model"
 
-    raw = folder / "raw.onnx"
+    raw = folder / "plain.onnx"
     names = ["input_ids", "attention_mask", "token_type_ids"]
     axes = {name: {0: "batch", 1: "tokens"} for name in [*names, "last_hidden_state"]}
     with warnings.catch_warnings():
@@ -82,7 +82,6 @@ def main():
     optimized = optimizer.optimize_model(str(raw), model_type="bert", num_heads=config.num_attention_heads,
                                          hidden_size=config.hidden_size, optimization_options=options, opt_level=0)
     optimized.save_model_to_file(str(folder / "f32.onnx"))
-    raw.unlink()
 
     for name, reduced in (("int8", False), ("int8-reduced", True)):
         quantize_dynamic(str(folder / "f32.onnx"), str(folder / f"{name}.onnx"), per_channel=True,

@@ -1,6 +1,6 @@
 """One side of the comparison in one process: loads, warms up, encodes, and prints one line of JSON.
 
-    python side.py sentence-transformers|onnxruntime --model FOLDER [--onnx FILE] --input FILE --threads N --batch N
+    python side.py sentence-transformers|onnxruntime|openvino|openvino-f32 --model FOLDER [--onnx FILE] --input FILE --threads N --batch N
 
 The line has the fields of `turnwise model bench --format json`.
 """
@@ -37,13 +37,21 @@ class OnnxRuntime:
 
     def __init__(self, arguments):
         import onnxruntime
-        from tokenizers import Tokenizer
 
         settings = onnxruntime.SessionOptions()
         settings.intra_op_num_threads = arguments.threads
         settings.inter_op_num_threads = 1
         settings.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_ALL
         self.session = onnxruntime.InferenceSession(str(arguments.onnx), settings, providers=["CPUExecutionProvider"])
+        self.inputs = [i.name for i in self.session.get_inputs()]
+        self.read(arguments)
+
+    def states(self, feed):
+        return self.session.run(None, feed)[0]
+
+    def read(self, arguments):
+        from tokenizers import Tokenizer
+
         self.tokenizer = Tokenizer.from_file(str(arguments.model / "tokenizer.json"))
         self.tokenizer.no_padding()
         limit = json.loads((arguments.model / "sentence_bert_config.json").read_text())["max_seq_length"]
@@ -63,8 +71,7 @@ class OnnxRuntime:
                 ids[row, : len(encodings[n])] = encodings[n]
                 mask[row, : len(encodings[n])] = 1
             feed = {"input_ids": ids, "attention_mask": mask, "token_type_ids": np.zeros_like(ids)}
-            feed = {name: feed[name] for name in (i.name for i in self.session.get_inputs())}
-            states = self.session.run(None, feed)[0]
+            states = self.states({name: feed[name] for name in self.inputs})
             weights = mask.astype(np.float32)
             pooled = np.einsum("btd,bt->bd", states, weights) / weights.sum(1, keepdims=True)
             pooled /= np.linalg.norm(pooled, axis=1, keepdims=True).clip(1e-12)
@@ -77,9 +84,37 @@ class OnnxRuntime:
         return sum(len(encoding.ids) for encoding in self.tokenizer.encode_batch(texts))
 
 
+class OpenVino(OnnxRuntime):
+    """As ONNX Runtime, with the plain network. OpenVINO chooses the precision: bf16 where the processor has it."""
+
+    precision = None
+
+    def __init__(self, arguments):
+        import openvino
+
+        core = openvino.Core()
+        settings = {"INFERENCE_NUM_THREADS": arguments.threads, "PERFORMANCE_HINT": "LATENCY"}
+        if self.precision:
+            settings["INFERENCE_PRECISION_HINT"] = self.precision
+        self.model = core.compile_model(str(arguments.onnx), "CPU", settings)
+        self.inputs = [i.get_any_name() for i in self.model.inputs]
+        self.request = self.model.create_infer_request()
+        self.read(arguments)
+
+    def states(self, feed):
+        return self.request.infer(feed)[0]
+
+
+class OpenVinoF32(OpenVino):
+    precision = "f32"
+
+
+SIDES = {"sentence-transformers": SentenceTransformers, "onnxruntime": OnnxRuntime, "openvino": OpenVino, "openvino-f32": OpenVinoF32}
+
+
 def main():
     arguments = argparse.ArgumentParser()
-    arguments.add_argument("kind", choices=["sentence-transformers", "onnxruntime"])
+    arguments.add_argument("kind", choices=[*SIDES])
     arguments.add_argument("--model", required=True, type=pathlib.Path)
     arguments.add_argument("--onnx", type=pathlib.Path)
     arguments.add_argument("--input", required=True, type=pathlib.Path)
@@ -92,7 +127,7 @@ def main():
     os.environ["RAYON_NUM_THREADS"] = str(arguments.threads)
     os.environ["TOKENIZERS_PARALLELISM"] = "true" if arguments.threads > 1 else "false"
 
-    side = {"sentence-transformers": SentenceTransformers, "onnxruntime": OnnxRuntime}[arguments.kind](arguments)
+    side = SIDES[arguments.kind](arguments)
     texts = arguments.input.read_text("utf-8").splitlines()
     side.encode(texts[:64])
 
