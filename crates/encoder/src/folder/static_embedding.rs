@@ -15,9 +15,6 @@ use crate::{
     network::{Embeddings, Network, Shape, Table},
 };
 
-/// Value of `model_type` in `config.json` of models that model2vec writes.
-const MODEL2VEC: &str = "model2vec";
-
 /// Name of the table in files of sentence-transformers.
 const TABLE: &str = "embedding.weight";
 
@@ -26,7 +23,7 @@ const TABLE_OF_MODEL2VEC: &str = "embeddings";
 
 /// Returns true if `config.json` is that of a model2vec model.
 pub fn is_config_of_model2vec(file: &Object) -> Result<bool> {
-    Ok(file.text("model_type")? == Some(MODEL2VEC))
+    Ok(file.text("model_type")? == Some(Architecture::Static.name()))
 }
 
 /// Returns true if model2vec wrote the weights.

@@ -40,7 +40,7 @@ fn hex(bytes: &[u8]) -> String {
 }
 
 /// Hint for errors about a folder or repository that lacks files of a supported model.
-const SUPPORTED: &str = "turnwise supports transformer encoders in the Hugging Face layout";
+const SUPPORTED: &str = "turnwise supports transformers and static embeddings in the Hugging Face layout";
 
 /// Hint for models whose weights are only in ONNX format.
 pub(crate) const ONNX: &str = "turnwise reads safetensors; use the model from which it was exported, which its description \

@@ -126,7 +126,7 @@ mod tests {
 
     #[test]
     fn a_device_with_right_results_is_fit() {
-        // The CPU stands in for a GPU. It is slower with candle, so only the results are checked.
+        // The test uses the CPU instead of a GPU. candle is slower there, so only the results are checked.
         let findings = compare(&Device::cpu()).unwrap();
         for (precision, finding) in ["gpu f32", "gpu f16", "gpu bf16"].into_iter().zip(&findings) {
             assert_eq!(finding.what, precision);

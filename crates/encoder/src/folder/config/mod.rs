@@ -10,7 +10,7 @@ mod rotary;
 mod sentence;
 
 use serde_json::Value;
-use turnwise_core::error::{Error, Result};
+use turnwise_core::error::Result;
 
 use crate::network::{Activation, RelativeBias, Shape};
 
@@ -97,7 +97,9 @@ impl Config {
             Architecture::Qwen3 => return decoder::qwen3(file),
             Architecture::Gemma3 => return decoder::gemma3(file),
             Architecture::Static => {
-                return Err(Error::Internal("static embeddings have no configuration".to_owned()));
+                return Err(file
+                    .wrong("the model has static embeddings, but modules.json lists a Transformer")
+                    .with_hint("download all files of the model again"));
             }
             _ => refuse_code(file)?,
         }

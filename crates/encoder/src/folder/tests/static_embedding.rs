@@ -187,6 +187,13 @@ fn damaged_tables_are_refused() {
     refused(&model2vec(&[5; 20]), &["model.safetensors: the tensor `mapping` must have rows from 0 to 4"]);
     refused(&model2vec(&[-1; 20]), &["`mapping` must have rows from 0 to 4"]);
     refused(&model2vec(&[0; 19]), &["`weights` has the shape [20], but the configuration requires [19]"]);
+    let builder = model2vec(&[0; 20]);
+    let class = |name: &str| format!("{SENTENCE_TRANSFORMERS}{name}");
+    builder.modules(&[("", &class("Transformer")), ("1_Pooling", &class("Pooling"))]);
+    refused(
+        &builder,
+        &["config.json", "the model has static embeddings, but modules.json lists a Transformer"],
+    );
     let write = |builder: &mut Builder, name: &str, dims: &[usize]| {
         builder.tensors.clear();
         builder.tensor(name, dims);
